@@ -1,0 +1,1 @@
+"""The machinery of actors as such: mailboxes, references, supervision, processes and frames; it knows no journal."""
