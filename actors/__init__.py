@@ -1,1 +1,1 @@
-"""The actors of turnkeeper and its face: writer, session, process supervisor, node, client and the opening of a runtime."""
+"""The actors of turnkeeper and its face: writer, session, node and client, and the opening of a runtime."""

@@ -1,1 +1,1 @@
-"""The journal's bytes on disk: synchronous Python without an event loop, sockets or anything of ours from outside this area."""
+"""The journal's bytes on disk: synchronous Python that has no event loop, opens no socket and imports no other area."""

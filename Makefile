@@ -1,0 +1,47 @@
+# Everything here needs make and Python 3.11 or newer with its venv module; the rest goes into .venv.
+#   make test   check style and types, run the tests
+#   make demo   watch sessions survive the death of what serves them
+#   make lint   check style and types only
+#   make lock   pin anew what .venv is made of (constraints.txt)
+#   make clean  remove .venv and everything generated
+# Another interpreter: make PYTHON=python3.12 test
+
+PYTHON ?= python3
+
+.PHONY: demo test lint lock clean python
+
+demo: .venv/stamp
+	.venv/bin/turnkeeper demo
+
+test: lint
+	.venv/bin/python -m pytest
+
+lint: .venv/stamp
+	.venv/bin/python -m ruff check
+	.venv/bin/python -m ruff format --check
+	.venv/bin/python -m mypy
+
+# The build backend is installed first, so that it is pinned like everything else and no second environment is made for it.
+.venv/stamp: pyproject.toml constraints.txt | python
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt hatchling
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	touch $@
+
+lock: python
+	rm -rf build/lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check '.[dev]'
+	build/lock/bin/python -m pip freeze --disable-pip-version-check --exclude turnkeeper > build/constraints.txt
+	mv build/constraints.txt constraints.txt
+	rm -rf build/lock
+
+clean:
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "turnkeeper: $(PYTHON) is not Python 3.11 or newer: name one with make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "turnkeeper: $(PYTHON) has no venv module: install it (on Debian: python3-venv)" >&2; exit 1; }
