@@ -1,31 +1,28 @@
 """Durable sessions and tasks for agents: what was acknowledged survives the death of whatever served it.
 
 This module holds the public names and nothing else. Each is imported from its own module when it is first asked for, so
-``import turnkeeper`` costs neither an event loop nor a journal.
+that ``import turnkeeper`` costs neither an event loop nor a journal.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
 __all__ = ["__version__"]
 
-_MODULE_OF_NAME: dict[str, str] = {}
+if not TYPE_CHECKING:
+    _MODULE_OF_NAME = {}
 
+    def __getattr__(name):
+        """Import the public name from its module and keep it; an unknown name is an ``AttributeError``."""
+        if name not in _MODULE_OF_NAME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_MODULE_OF_NAME[name]), name)
+        return value
 
-def __getattr__(name: str) -> Any:
-    """Import the public name from its module and keep it; an unknown name is an ``AttributeError``."""
-    module = _MODULE_OF_NAME.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    """List the public names too that were not imported yet."""
-    return sorted({*globals(), *__all__})
+    def __dir__():
+        """List the public names that were not imported yet, too."""
+        return sorted({*globals(), *__all__})

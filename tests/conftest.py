@@ -1,0 +1,22 @@
+"""What holds for every test: property tests repeat themselves exactly, and tests for root are left out for others.
+
+Async tests are marked ``anyio`` and run on trio and on asyncio; those of our own processes are marked ``trio``.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+
+# The deadline of a test is pytest's, not one of each example: the machine may be busy.
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("other", deadline=None, print_blob=True)
+settings.load_profile("same")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test marked ``root`` when somebody else runs it."""
+    if item.get_closest_marker("root") is not None and os.geteuid() != 0:
+        pytest.skip("needs to run as root")
