@@ -1,0 +1,192 @@
+"""The one seam between the journal and the file system: every byte that storage writes or syncs goes through here.
+
+A `FileSystem` is rooted at a store directory and takes names relative to it. The journal's code asks it for nothing
+that a simulated disk couldn't answer (whole writes at an offset, sync of a file, sync of a directory, rename without
+replacing, cut, list, remove), which is what makes faults injectable. It keeps no state but the root, follows no
+policy, and translates nothing: an `OSError` leaves it as it came.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import sys
+from typing import Protocol
+
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+
+
+class FileSystem(Protocol):
+    """What the journal needs of a disk. Handles are integers; paths are relative to the store."""
+
+    root: str
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> int: ...
+    def close(self, handle: int) -> None: ...
+    def size(self, handle: int) -> int: ...
+    def read(self, handle: int, offset: int, length: int) -> bytes: ...
+    def write(self, handle: int, offset: int, content: bytes) -> None: ...
+    def sync(self, handle: int) -> None: ...
+    def truncate(self, handle: int, length: int) -> None: ...
+    def sync_directory(self, path: str) -> None: ...
+    def make_directory(self, path: str) -> None: ...
+    def rename(self, source: str, target: str) -> None: ...
+    def replace(self, source: str, target: str) -> None: ...
+    def remove(self, path: str) -> None: ...
+    def remove_tree(self, path: str) -> None: ...
+    def names(self, path: str) -> list[str]: ...
+    def exists(self, path: str) -> bool: ...
+    def free_bytes(self) -> int: ...
+
+
+class LocalFileSystem:
+    """The real thing, by system calls.
+
+    `root` may be any spelling of the directory, `.` in a process that has changed into the store, or
+    `/proc/self/fd/N` in one that holds it open.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def path(self, relative: str) -> str:
+        """Give the path of a name in the store."""
+        return f"{self.root}/{relative}"
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> int:
+        """Open a file to read, or to read and write; `create` makes it and refuses one that is there."""
+        flags = os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_RDWR if write or create else os.O_RDONLY)
+        if create:
+            flags |= os.O_CREAT | os.O_EXCL
+        return os.open(self.path(path), flags, FILE_MODE)
+
+    def close(self, handle: int) -> None:
+        """Close a handle."""
+        os.close(handle)
+
+    def size(self, handle: int) -> int:
+        """Give a file's length in bytes."""
+        return os.fstat(handle).st_size
+
+    def read(self, handle: int, offset: int, length: int) -> bytes:
+        """Read up to `length` bytes; fewer only at the end of the file."""
+        content = os.pread(handle, length, offset)
+        if len(content) == length or not content:
+            return content
+        pieces = [content]
+        done = len(content)
+        while done < length and (content := os.pread(handle, length - done, offset + done)):
+            pieces.append(content)
+            done += len(content)
+        return b"".join(pieces)
+
+    def write(self, handle: int, offset: int, content: bytes) -> None:
+        """Write all of `content` at `offset`; the system may take it in pieces, which is no error."""
+        done = os.pwrite(handle, content, offset)
+        while done < len(content):
+            more = os.pwrite(handle, memoryview(content)[done:], offset + done)
+            if more == 0:
+                raise OSError(errno.EIO, "the file takes no more bytes")
+            done += more
+
+    def sync(self, handle: int) -> None:
+        """Make a file's bytes and length durable against the machine's death."""
+        _sync(handle)
+
+    def truncate(self, handle: int, length: int) -> None:
+        """Cut or extend a file to `length`."""
+        os.ftruncate(handle, length)
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        descriptor = os.open(self.path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory, private to its owner whatever the umask; one that is there is no error."""
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self.path(path), DIRECTORY_MODE)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename, and fail with FileExistsError where `target` is taken: a segment is never replaced."""
+        _rename_without_replacing(self.path(source), self.path(target))
+
+    def replace(self, source: str, target: str) -> None:
+        """Rename over whatever is there, atomically."""
+        os.replace(self.path(source), self.path(target))
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is gone is no error."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path(path))
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory of plain files (an index is one)."""
+        with contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(self.path(path)):
+                os.unlink(self.path(f"{path}/{name}"))
+            os.rmdir(self.path(path))
+
+    def names(self, path: str) -> list[str]:
+        """List the names in a directory; none where it is missing."""
+        try:
+            return os.listdir(self.path(path))
+        except FileNotFoundError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        """Say whether something has this name."""
+        return os.path.lexists(self.path(path))
+
+    def free_bytes(self) -> int:
+        """Give the bytes that this user may still allocate on the store's file system."""
+        state = os.statvfs(self.root)
+        return state.f_bavail * state.f_frsize
+
+
+def write_whole_file(fs: FileSystem, path: str, content: bytes) -> None:
+    """Write a small file so that after any crash either the old or the new content is there, and durable."""
+    temporary = f"{path}.tmp"
+    fs.remove(temporary)
+    handle = fs.open(temporary, create=True)
+    try:
+        fs.write(handle, 0, content)
+        fs.sync(handle)
+    finally:
+        fs.close(handle)
+    fs.replace(temporary, path)
+    fs.sync_directory(os.path.dirname(path))
+
+
+def _sync(handle: int) -> None:
+    if sys.platform == "darwin":
+        import fcntl
+
+        fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(handle)
+
+
+_RENAME_NOREPLACE = 1
+_AT_FDCWD = -100
+
+
+def _rename_without_replacing(source: str, target: str) -> None:
+    """Rename by renameat2(RENAME_NOREPLACE) where the file system has it, else by link and unlink."""
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        if hasattr(libc, "renameat2"):
+            done = libc.renameat2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE)
+            if done == 0:
+                return
+            code = ctypes.get_errno()
+            if code not in (errno.EINVAL, errno.ENOSYS):
+                raise OSError(code, os.strerror(code), target)
+    os.link(source, target)
+    os.unlink(source)

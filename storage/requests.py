@@ -1,0 +1,106 @@
+"""What a backend is asked to commit, and what it answers.
+
+One `commit` takes a list of these requests and gives one result for each, in order: an answer of the
+matching kind, or a `StorageError` instance that says the request was refused. A backend that can't
+tell whether it stored something raises `Failed` for the whole call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from .errors import StorageError
+
+Summary: TypeAlias = dict[str, Any]
+"""What is known of a stream beside its log: key to whole value (id, kind, key, created, cwd, title, labels, owner …)."""
+
+
+@dataclass(slots=True)
+class Append:
+    """Add `lines` to `stream` at `first`, under `epoch`; all or nothing.
+
+    `lines` are whole event lines, each ending in a newline, numbered from `first`. `patch` changes the summary
+    together with the last of them; it may also come alone (`lines` empty, `first` the head). With `create`, this
+    is the stream's first run: epoch 1, first 0, and `patch` is its header. `key` makes a single line be stored once:
+    a key that is there answers with the old seq.
+    """
+
+    stream: str
+    epoch: int
+    first: int
+    lines: bytes
+    patch: Mapping[str, Any] | None = None
+    key: str | None = None
+    create: bool = False
+
+
+@dataclass(slots=True)
+class Grant:
+    """Make `owner` ({boot, pid, start, host, token}) the owner of an existing stream, by the next epoch."""
+
+    stream: str
+    owner: Mapping[str, Any]
+    takeover: bool = False
+
+
+Request: TypeAlias = Append | Grant
+
+
+class Appended(NamedTuple):
+    """The lines are durable and readable. `first` is the first one's seq (the old one's, for a known key);
+    `position` that of the last event, 0 for an append without lines."""
+
+    first: int
+    head: int
+    position: int
+
+
+class Granted(NamedTuple):
+    """The stream is `owner`'s under `epoch`; its next event is number `head`."""
+
+    epoch: int
+    head: int
+    summary: Summary
+
+
+Result: TypeAlias = Appended | Granted | StorageError
+
+
+class StoredEvent(NamedTuple):
+    """One event as it lies in the journal; `line` is its bytes, without the newline."""
+
+    position: int
+    stream: str
+    seq: int
+    line: bytes
+
+
+class Gap(NamedTuple):
+    """`count` events from `first` on that can't be read, and why, and where."""
+
+    first: int
+    count: int
+    reason: str
+    path: str
+    offset: int
+
+
+class Page(NamedTuple):
+    """A read's answer: the events in order, the stream's head, and what is missing between them."""
+
+    events: list[StoredEvent]
+    head: int
+    missing: list[Gap]
+
+
+class StreamRow(NamedTuple):
+    """One stream in a list or look-up. `position` is its last event's, 0 if it has none; `active` its time in ms."""
+
+    id: str
+    head: int
+    epoch: int
+    position: int
+    active: int
+    summary: Summary
