@@ -7,6 +7,7 @@
 # Another interpreter: make PYTHON=python3.12 test
 
 PYTHON ?= python3
+export PATH ?= /usr/local/bin:/usr/bin:/bin
 
 .PHONY: demo test lint lock clean python
 
