@@ -5,6 +5,7 @@ Everything is built by the installed hatchling, without a network.
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -116,6 +117,15 @@ def test_every_public_name_exists(name: str) -> None:
     """What ``__all__`` promises can be had, and ``dir`` lists it."""
     assert getattr(turnkeeper, name) is not None
     assert name in dir(turnkeeper)
+
+
+def test_a_type_checker_sees_the_public_names_where_they_are() -> None:
+    """The imports meant for type checkers name the modules that the names are imported from at run time."""
+    tree = ast.parse((ROOT / ".import" / "turnkeeper" / "__init__.py").read_text())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    seen = {alias.name: node.module for node in imports for alias in node.names if alias.name in turnkeeper.__all__}
+    assert seen == vars(turnkeeper)["_MODULE_OF_NAME"]
+    assert {*seen, "__version__"} == set(turnkeeper.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
