@@ -57,7 +57,7 @@ def test_a_message_is_given_as_soon_as_its_last_byte_is_there() -> None:
     """A decoder fed byte by byte gives each message with its last byte, neither earlier nor later."""
     first, second = encode_frame(["one"]), encode_frame({"two": 2})
     decoder = FrameDecoder()
-    given = [
+    found = [
         (at, message) for at in range(len(first + second)) for message in decoder.feed((first + second)[at : at + 1])
     ]
     assert found == [(len(first) - 1, ["one"]), (len(first + second) - 1, {"two": 2})]
