@@ -1,0 +1,105 @@
+"""The errors of the public face, split by what the caller can do about them.
+
+What the journal refuses or fails with is storage's own and has the same class here; their common base is public as
+`TurnkeeperError`. The rest belongs to sessions and to the processes that serve a store. Every error carries fields and
+makes its message from them, so it survives pickling and a socket. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from turnkeeper.storage.errors import (
+    Ambiguous,
+    Conflict,
+    Corrupt,
+    Exists,
+    Failed,
+    Fenced,
+    InvalidValue,
+    NewerFormat,
+    NotFound,
+    SessionBusy,
+    StoreFull,
+    StoreMissing,
+    StoreRefused,
+    TooLarge,
+)
+from turnkeeper.storage.errors import StorageError as TurnkeeperError
+
+__all__ = [
+    "Ambiguous",
+    "Conflict",
+    "Corrupt",
+    "Exists",
+    "Failed",
+    "Fenced",
+    "InvalidValue",
+    "NewerFormat",
+    "NodeNotAnswering",
+    "NotFound",
+    "SessionBusy",
+    "SessionClosed",
+    "StoreFull",
+    "StoreMissing",
+    "StoreRefused",
+    "TooLarge",
+    "TurnOpen",
+    "TurnkeeperError",
+    "VersionMismatch",
+]
+
+
+class NodeNotAnswering(TurnkeeperError):
+    """The store is held by a process that doesn't answer. `state` says what that process does.
+
+    `pid` is None where nobody can be named. Nothing was taken from it and nothing was killed.
+    """
+
+    def __init__(self, pid: int | None, state: str) -> None:
+        super().__init__(pid, state)
+        self.pid = pid
+        self.state = state
+
+    def message(self) -> str:
+        who = "a process" if self.pid is None else f"process {self.pid}"
+        return f"{who} holds the store and doesn't answer ({self.state}); wait, or end it: turnkeeper stop --force"
+
+
+class VersionMismatch(TurnkeeperError):
+    """The process on the other side, `pid`, speaks another protocol than this one; neither was changed."""
+
+    def __init__(self, pid: int, protocol: str, version: str, own_protocol: str, own_version: str) -> None:
+        super().__init__(pid, protocol, version, own_protocol, own_version)
+        self.pid = pid
+        self.protocol = protocol
+        self.version = version
+        self.own_protocol = own_protocol
+        self.own_version = own_version
+
+    def message(self) -> str:
+        return (
+            f"process {self.pid} is turnkeeper {self.version} (protocol {self.protocol}) and this is turnkeeper "
+            f"{self.own_version} (protocol {self.own_protocol}); end what runs the other version, or use it too"
+        )
+
+
+class SessionClosed(TurnkeeperError):
+    """You closed this session, or the runtime it was opened with."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__(session)
+        self.session = session
+
+    def message(self) -> str:
+        return f"{self.session} was closed here; open it again to go on"
+
+
+class TurnOpen(TurnkeeperError):
+    """The session has an open turn, begun by event `seq`, and can have only one."""
+
+    def __init__(self, session: str, seq: int) -> None:
+        super().__init__(session, seq)
+        self.session = session
+        self.seq = seq
+
+    def message(self) -> str:
+        return f"{self.session} has an open turn since event {self.seq}; end it first"

@@ -1,0 +1,92 @@
+"""What clients, node and writer say to each other: names, numbers and the form of an error.
+
+Everything is sans-I/O and small; frames are runtime's. Two sockets lie in a store:
+
+    node.sock    maps. The node speaks first (`hello`) and again whenever its state changes (`state`); a client that
+                 says `attach` counts until it says `bye`, its connection ends or its process does.
+    writer.sock  the writer speaks first (`hello`). Appends are arrays, [frame number, [append, …]], answered by
+                 [frame number, [result, …]]; everything else is a map with `id`, answered by one with `re`.
+
+An error crosses as its class's name and its fields in the order of its constructor, and is built again only from the
+classes listed here: a peer names an error, it never chooses code to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from turnkeeper import __version__
+from turnkeeper.storage import errors as storage_errors
+from turnkeeper.storage.errors import StorageError
+
+from . import errors
+
+PROTOCOL: Final = 1
+"""Raised by every change that an older peer would misunderstand."""
+
+VERSION: Final = __version__
+
+NODE_SOCKET: Final = "node.sock"
+WRITER_SOCKET: Final = "writer.sock"
+NODE_LOG: Final = "node.log"
+
+PATIENCE_SECONDS: Final = 10.0
+"""How long an opener waits for a node that doesn't answer, and a node for its first client."""
+
+HELLO: Final = "hello"
+STATE: Final = "state"
+ERROR: Final = "error"
+
+ATTACH, ATTACHED = "attach", "attached"
+BYE, ENDING, STAYING = "bye", "ending", "staying"
+STATUS = "status"
+STOP, STOPPING, REFUSED = "stop", "stopping", "refused"
+REBUILD, REBUILT = "rebuild", "rebuilt"
+
+OPENING: Final = "opening"
+SERVING: Final = "serving"
+
+OPEN, WATCH, STATISTICS = "open", "watch", "statistics"
+
+_CLASSES: Final[dict[str, type[StorageError]]] = {
+    each.__name__: each
+    for module in (storage_errors, errors)
+    for each in vars(module).values()
+    if isinstance(each, type) and issubclass(each, StorageError)
+}
+
+
+def error_to_wire(error: StorageError) -> dict[str, Any]:
+    """Give the error as plain values: its class's name, and its fields in order."""
+    return {"error": type(error).__name__, "args": list(error.args)}
+
+
+def error_from_wire(message: Mapping[str, Any]) -> StorageError:
+    """Build the error that the other side named. One that this version doesn't know keeps its name and fields."""
+    name, arguments = message.get("error"), message.get("args")
+    fields = list(arguments) if isinstance(arguments, (list, tuple)) else []
+    known = _CLASSES.get(name) if isinstance(name, str) else None
+    if known is not None:
+        try:
+            return known(*fields)
+        except (TypeError, ValueError, AttributeError):
+            pass
+    return StorageError(f"{name}:", *fields)
+
+
+def check_hello(message: Any) -> dict[str, Any]:
+    """Return the greeting of a node or writer that this side can talk to.
+
+    Raises:
+        VersionMismatch: It speaks another protocol.
+        StorageError: It refuses this client and says why, or it is no greeting.
+    """
+    if isinstance(message, dict) and message.get("op") == ERROR:
+        raise error_from_wire(message)
+    if not isinstance(message, dict) or message.get("op") != HELLO or not isinstance(message.get("pid"), int):
+        raise StorageError("what listens at the store's socket is no turnkeeper process")
+    if message.get("protocol") != PROTOCOL:
+        theirs = str(message.get("protocol")), str(message.get("version"))
+        raise errors.VersionMismatch(message["pid"], *theirs, str(PROTOCOL), VERSION)
+    return message
