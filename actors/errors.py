@@ -32,6 +32,7 @@ __all__ = [
     "Exists",
     "Failed",
     "Fenced",
+    "ForkedProcess",
     "InvalidValue",
     "NewerFormat",
     "NodeNotAnswering",
@@ -46,6 +47,17 @@ __all__ = [
     "TurnkeeperError",
     "VersionMismatch",
 ]
+
+
+class ForkedProcess(TurnkeeperError):
+    """Process `opener` opened this, and the calling process is a fork of it: its connection isn't this one's to use."""
+
+    def __init__(self, opener: int) -> None:
+        super().__init__(opener)
+        self.opener = opener
+
+    def message(self) -> str:
+        return f"this was opened by process {self.opener}, of which this one is a fork; open the store again here"
 
 
 class NodeNotAnswering(TurnkeeperError):
