@@ -1,9 +1,10 @@
 """Event lines from values and back, refusing whatever JSON can't hold exactly.
 
-What goes in must come out equal, byte for byte the next time: so NaN and the infinities, integers beyond 64 bits, bytes,
-sets, dates, decimals, keys that aren't strings, lone surrogates, cycles and nesting over 512 levels are refused before
-anything is stored, with the event's number and type and a JSON path to the value. Tuples and other sequences become
-lists, mappings become objects; nothing else is converted silently. Encoding is orjson's, which is exact for what passes.
+What goes in must come out equal, byte for byte the next time: so NaN and the infinities, integers beyond 64 bits,
+bytes, sets, dates, decimals, keys that aren't strings, lone surrogates, cycles and nesting over 512 levels are
+refused before anything is stored, with the event's number and type and a JSON path to the value. Tuples and other
+sequences become lists, mappings become objects; nothing else is converted silently. Encoding is orjson's, which is
+exact for what passes.
 """
 
 from __future__ import annotations
@@ -184,7 +185,9 @@ class _Exact:
             value.encode()
         except UnicodeEncodeError as error:
             if self._text == "strict":
-                raise self._refusal(path, f"a lone surrogate at character {error.start}; text='replace' mends it") from None
+                raise self._refusal(
+                    path, f"a lone surrogate at character {error.start}; text='replace' mends it"
+                ) from None
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return str(value)
 
@@ -203,7 +206,7 @@ class _Exact:
 
 
 def _encode_type(type: str, event: int) -> bytes:
-    if not isinstance(type, str) or not type:
+    if not type:
         raise InvalidValue(event, str(type), "type", "an event's type is a string that isn't empty")
     try:
         return orjson.dumps(type)

@@ -4,10 +4,10 @@ r"""The journal's three kinds of line, shared by the writer and by every reader;
     {"$batch":N,"position":P,"time":MS,"bytes":B,"streams":[[ID,EPOCH,SEQ,COUNT,BYTES,CRC(,PATCH)],…],"prev":"…","h":"…"}\n
     {"stream":"ID","seq":N,"time":MS,"type":"…","data":{…}}\n
 
-A control line's `h` is the CRC-32 of its bytes from `{` up to, without, the final `,"h":"`; it is checked before the line
-is parsed. `prev` is the `h` of the control line before it in the same file. A run's CRC is the CRC-32 of its lines. An
-event's line always ends in `}}\n`, a control line in `"}\n`, so neither can pass for the other, wherever it is found.
-Only the byte 0x0A separates lines. This module does no input or output.
+A control line's `h` is the CRC-32 of its bytes from `{` up to, without, the final `,"h":"`; it is checked before the
+line is parsed. `prev` is the `h` of the control line before it in the same file. A run's CRC is the CRC-32 of its
+lines. An event's line always ends in `}}\n`, a control line in `"}\n`, so neither can pass for the other, wherever it
+is found. Only the byte 0x0A separates lines. This module does no input or output.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _SEAL_LENGTH = len(_SEAL) + 8 + len(b'"}\n')
 
 
 class Run(NamedTuple):
-    """The events of one stream in one batch: `count` of them from `seq` on, `size` bytes; or a patch alone."""
+    """The events of one stream in one batch: `events` of them from `seq` on, `size` bytes; or a patch alone."""
 
     stream: str
     epoch: int
     seq: int
-    count: int
+    events: int
     size: int
     crc: int
     patch: Mapping[str, Any] | None = None
@@ -70,7 +70,7 @@ class BatchHeader(NamedTuple):
     @property
     def events(self) -> int:
         """How many events the batch holds."""
-        return sum(run.count for run in self.runs)
+        return sum(run.events for run in self.runs)
 
     @property
     def end(self) -> int:
@@ -90,18 +90,22 @@ def seal(body: bytes) -> tuple[bytes, str]:
 
 def encode_segment_header(number: int, store: str, created: int, first: int) -> tuple[bytes, str]:
     """Make a segment's first line; give it and its `h`."""
-    return seal(f'{{"$segment":{number},"format":{FORMAT},"store":"{store}","created":{created},"first":{first}'.encode())
+    return seal(
+        f'{{"$segment":{number},"format":{FORMAT},"store":"{store}","created":{created},"first":{first}'.encode()
+    )
 
 
 def encode_run(run: Run) -> str:
     """Make one run's entry of a batch header."""
     if run.patch is None:
-        return f'["{run.stream}",{run.epoch},{run.seq},{run.count},{run.size},{run.crc}]'
+        return f'["{run.stream}",{run.epoch},{run.seq},{run.events},{run.size},{run.crc}]'
     patch = orjson.dumps(run.patch).decode()
-    return f'["{run.stream}",{run.epoch},{run.seq},{run.count},{run.size},{run.crc},{patch}]'
+    return f'["{run.stream}",{run.epoch},{run.seq},{run.events},{run.size},{run.crc},{patch}]'
 
 
-def encode_batch_header(number: int, position: int, time: int, size: int, runs: list[str], prev: str) -> tuple[bytes, str]:
+def encode_batch_header(
+    number: int, position: int, time: int, size: int, runs: list[str], prev: str
+) -> tuple[bytes, str]:
     """Make a batch's header from its runs' entries; give it and its `h`."""
     streams = ",".join(runs)
     return seal(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from .errors import StorageError
 
 Summary: TypeAlias = dict[str, Any]
-"""What is known of a stream beside its log: key to whole value (id, kind, key, created, cwd, title, labels, owner …)."""
+"""What is known of a stream beside its log: key to whole value (kind, key, created, cwd, title, labels, owner …)."""
 
 
 @dataclass(slots=True)
@@ -49,8 +49,11 @@ Request: TypeAlias = Append | Grant
 
 
 class Appended(NamedTuple):
-    """The lines are durable and readable. `first` is the first one's seq (the old one's, for a known key);
-    `position` that of the last event, 0 for an append without lines."""
+    """The lines are durable and readable.
+
+    `first` is the first one's seq (the old one's, for a known key); `position` that of the last event, 0 for an
+    append without lines.
+    """
 
     first: int
     head: int
@@ -78,10 +81,10 @@ class StoredEvent(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """`count` events from `first` on that can't be read, and why, and where."""
+    """`events` of a stream, from `first` on, that can't be read, and why, and where."""
 
     first: int
-    count: int
+    events: int
     reason: str
     path: str
     offset: int

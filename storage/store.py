@@ -33,7 +33,8 @@ INDEX_DIRECTORY = "index"
 QUARANTINE_DIRECTORY = "quarantine"
 WRITER_FILE = "writer.json"
 
-Durability = Literal["fsync", "os"]
+Durability = Literal["fsync"]
+"""What an acknowledgement survives. fsync: the death of every process and of the machine."""
 
 # Magic numbers of statfs(2): file systems whose locks or syncs are somebody else's promise.
 _REFUSED_FILE_SYSTEMS = {
@@ -136,7 +137,7 @@ def parse_description(content: bytes, path: str) -> StoreDescription:
             raise NewerFormat(path, found, FORMAT)
         store = str(uuid.UUID(fields["store"]))
         durability: Durability = fields["durability"]
-        if found < 1 or durability not in ("fsync", "os"):
+        if found < 1 or durability != "fsync":
             raise ValueError(durability)
         return StoreDescription(found, store, int(fields["created"]), durability, str(fields["backend"]))
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -162,19 +163,17 @@ def open_store_file(path: str, *, create: bool) -> int:
     return descriptor
 
 
-def finish(descriptor: int, path: str, durability: Durability | None, backend: str = "journal") -> StoreDescription:
+def finish(descriptor: int, path: str, backend: str = "journal") -> StoreDescription:
     """Fill an empty store.json in place, synced, or check the one that is there. The caller holds the lock.
 
-    Raises StoreRefused where the store has another durability or backend than the one asked for, or no space.
+    Raises StoreRefused where the description isn't ours or can't be written, NewerFormat for a later version's.
     """
     name = os.path.join(path, STORE_FILE)
     content = os.pread(descriptor, 65536, 0)
     if content.strip():
-        description = parse_description(content, name)
-        if durability is not None and durability != description.durability:
-            raise StoreRefused(name, f"the store was made with durability {description.durability!r}; open it so")
-        return description
-    description = StoreDescription(FORMAT, str(uuid.uuid4()), time.time_ns() // 1_000_000, durability or "fsync", backend)
+        return parse_description(content, name)
+    created = time.time_ns() // 1_000_000
+    description = StoreDescription(FORMAT, str(uuid.uuid4()), created, "fsync", backend)
     filled = description.as_bytes()
     try:
         if os.pwrite(descriptor, filled, 0) != len(filled):

@@ -1,0 +1,347 @@
+"""The append rule: what of a list of requests goes into one batch, and what each is answered. Writes nothing.
+
+For an append, in this order: lines that are stored already, byte for byte and under the same epoch, are acknowledged
+as the first time, whatever the epoch is now; another epoch is fenced; another head is a conflict; the rest is
+appended. Every refusal says how many of the lines are stored. A refusal leaves its neighbours in the batch alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+from zlib import crc32
+
+from .errors import (
+    Conflict,
+    Corrupt,
+    Exists,
+    Fenced,
+    InvalidLine,
+    NotFound,
+    SessionBusy,
+    StorageError,
+    TooLarge,
+)
+from .format import Run, encode_patch, encode_run, event_prefix, is_id, line_fault
+from .index import key_digest
+from .limits import BATCH_BYTES_MAX, HEADER_BYTES_MAX, LINE_BYTES_MAX, PATCH_BYTES_MAX, RUNS_MAX
+from .requests import Append, Appended, Grant, Granted, Request, Summary
+
+_HEADER_ROOM = HEADER_BYTES_MAX - 1024
+_RUN_ENTRY_BYTES = 160
+
+
+class StoredHead(NamedTuple):
+    """What a backend has of a stream before this batch."""
+
+    head: int
+    epoch: int
+
+
+class Stored(Protocol):
+    """What the append rule asks of what is stored, in one snapshot."""
+
+    def head(self, stream: str) -> StoredHead | None: ...
+    def summary(self, stream: str) -> Summary: ...
+    def lines(self, stream: str, first: int, stop: int) -> list[tuple[int, bytes, int]]:
+        """Give (epoch, line with its newline, position) of the events `first` to `stop` (without it)."""
+        ...
+
+    def stored_key(self, stream: str, key: str) -> int | None: ...
+    def stream_named(self, key: str) -> str | None: ...
+
+
+class DraftRun:
+    """One stream's run in the batch being built."""
+
+    __slots__ = ("chunks", "crc", "entry_bytes", "epoch", "events", "keys", "patch", "seq", "size", "stream")
+
+    def __init__(self, stream: str, epoch: int, seq: int) -> None:
+        self.stream = stream
+        self.epoch = epoch
+        self.seq = seq
+        self.events = 0
+        self.size = 0
+        self.crc = 0
+        self.chunks: list[bytes] = []
+        self.patch: dict[str, Any] | None = None
+        self.keys: dict[str, int] = {}
+        self.entry_bytes = _RUN_ENTRY_BYTES
+
+    @property
+    def head(self) -> int:
+        return self.seq + self.events
+
+    def merge(self, patch: Mapping[str, Any]) -> None:
+        merged = dict(self.patch or ())
+        for name, value in patch.items():
+            if name == "keys":
+                merged["keys"] = {**merged.get("keys", {}), **value}
+            else:
+                merged[name] = value
+        self.patch = merged
+
+    def finished(self) -> Run:
+        return Run(self.stream, self.epoch, self.seq, self.events, self.size, self.crc, self.patch)
+
+
+class Waiting(NamedTuple):
+    """An answer that holds once the batch is written: `events` of `run` stand before the end of this append."""
+
+    first: int
+    run: DraftRun
+    events: int
+
+
+class BatchIsFull(Exception):
+    """The request belongs into the next batch."""
+
+
+Answer = Appended | Granted | StorageError | Waiting
+
+
+class Draft:
+    """One batch being built over what is stored."""
+
+    def __init__(self, stored: Stored, is_gone: Callable[[Mapping[str, Any]], bool]) -> None:
+        self._stored = stored
+        self._is_gone = is_gone
+        self.runs: dict[str, DraftRun] = {}
+        self.size = 0
+        self._header_bytes = 0
+        self._names: dict[str, str] = {}
+
+    def add(self, request: Request) -> Answer:
+        """Take a request into the batch, or refuse it. Raises BatchIsFull."""
+        if request.__class__ is Append:
+            return self._append(request)
+        assert isinstance(request, Grant)
+        return self._grant(request)
+
+    def finish(self) -> tuple[list[str], list[Run], bytes]:
+        """Give the header's entries, the runs, and the event lines of the batch."""
+        runs = [run.finished() for run in self.runs.values()]
+        lines = b"".join([chunk for run in self.runs.values() for chunk in run.chunks])
+        return [encode_run(run) for run in runs], runs, lines
+
+    # -- appends
+
+    def _append(self, request: Append) -> Answer:
+        stream, first, lines = request.stream, request.first, request.lines
+        run = self.runs.get(stream)
+        if run is not None:
+            head, epoch = run.head, run.epoch
+        else:
+            stored = self._stored.head(stream)
+            if stored is None:
+                return self._create(request)
+            head, epoch = stored
+        if request.key is not None:
+            known = self._known_key(request, run)
+            if known is not None:
+                return known
+        try:
+            events = _count_lines(stream, first, lines)
+        except StorageError as error:
+            return error
+        if first < head and events:
+            return self._again(request, events, head, epoch, run)
+        if request.create:
+            return Exists(stream)
+        if request.epoch != epoch:
+            return Fenced(stream, self._owner(stream, run))
+        if first != head:
+            return Conflict(stream, head)
+        return self._extend(request, lines, first, events, run)
+
+    def _again(self, request: Append, events: int, head: int, epoch: int, run: DraftRun | None) -> Answer:
+        """Recognise lines that are stored already, and append the rest."""
+        stream, first = request.stream, request.first
+        offered = _split(request.lines)
+        try:
+            stored, position = self._stored_prefix(request, offered, run)
+        except Corrupt as error:
+            return error
+        if stored == events:
+            if position is None:
+                assert run is not None
+                return Waiting(first, run, first + events - run.seq)
+            return Appended(first, first + events, position)
+        if request.create and stored == 0:
+            return Exists(stream)
+        if request.epoch != epoch:
+            return Fenced(stream, self._owner(stream, run), stored)
+        if first + stored != head:
+            return Conflict(stream, head, stored)
+        return self._extend(request, b"".join(offered[stored:]), first + stored, events - stored, run)
+
+    def _stored_prefix(self, request: Append, offered: list[bytes], run: DraftRun | None) -> tuple[int, int | None]:
+        """Count the leading lines that are stored; give also the last one's position, None if it is in this batch."""
+        stream, first = request.stream, request.first
+        stop = first + len(offered)
+        durable = stop if run is None else min(stop, run.seq)
+        known: list[tuple[int, bytes, int | None]] = []
+        if first < durable:
+            known.extend(self._stored.lines(stream, first, durable))
+        if run is not None and stop > run.seq and len(known) == max(0, durable - first):
+            inside = _split(b"".join(run.chunks))
+            known.extend((run.epoch, line, None) for line in inside[max(0, first - run.seq) : stop - run.seq])
+        stored = 0
+        position: int | None = 0
+        for (line_epoch, line, line_position), mine in zip(known, offered, strict=False):
+            if line_epoch != request.epoch or line != mine:
+                break
+            stored += 1
+            position = line_position
+        return stored, position
+
+    def _create(self, request: Append) -> Answer:
+        """Begin a stream by its first run."""
+        stream = request.stream
+        if not request.create:
+            return NotFound(stream)
+        if not is_id(stream):
+            return InvalidLine(stream, 0, "an id has 1 to 64 of a-z, 0-9 and -")
+        key = (request.patch or {}).get("key")
+        if key is not None:
+            taken = self._names.get(key) or self._stored.stream_named(key)
+            if taken is not None:
+                return Exists(taken, "key")
+        if request.epoch != 1 or request.first != 0 or not request.lines:
+            return Conflict(stream, 0)
+        try:
+            events = _count_lines(stream, 0, request.lines)
+        except StorageError as error:
+            return error
+        answer = self._extend(request, request.lines, 0, events, None)
+        if key is not None and isinstance(answer, Waiting):
+            self._names[key] = stream
+        return answer
+
+    def _extend(self, request: Append, lines: bytes, seq: int, events: int, run: DraftRun | None) -> Answer:
+        """Put lines and patch at the end of the stream's run, if the batch has room."""
+        patch = request.patch
+        if request.key is not None:
+            if events != 1:
+                return InvalidLine(request.stream, seq, "a line with a key is an append of its own")
+            patch = {**(patch or {}), "keys": {key_digest(request.key): seq}}
+        if not events and patch is None:
+            return Appended(seq, seq, 0)
+        if len(lines) > BATCH_BYTES_MAX:
+            return TooLarge(f"an append to {request.stream}", len(lines), BATCH_BYTES_MAX)
+        patch_bytes = 0
+        if patch is not None:
+            patch_bytes = len(encode_patch(patch))
+            if patch_bytes > PATCH_BYTES_MAX:
+                return TooLarge(f"the header or patch of {request.stream}", patch_bytes, PATCH_BYTES_MAX)
+        self._check_room(len(lines), patch_bytes, run)
+        if run is None:
+            run = self.runs[request.stream] = DraftRun(request.stream, request.epoch, seq)
+            self._header_bytes += run.entry_bytes
+        if events:
+            run.chunks.append(lines)
+            run.crc = crc32(lines, run.crc)
+            run.size += len(lines)
+            run.events += events
+            self.size += len(lines)
+        if patch is not None:
+            run.merge(patch)
+            self._header_bytes += patch_bytes
+            run.entry_bytes += patch_bytes
+            if request.key is not None:
+                run.keys[key_digest(request.key)] = seq
+        return Waiting(request.first, run, run.events)
+
+    def _check_room(self, size: int, patch_bytes: int, run: DraftRun | None) -> None:
+        if not self.runs:
+            return
+        if self.size + size > BATCH_BYTES_MAX or self._header_bytes + patch_bytes + _RUN_ENTRY_BYTES > _HEADER_ROOM:
+            raise BatchIsFull
+        if run is None and len(self.runs) >= RUNS_MAX:
+            raise BatchIsFull
+        if run is not None and patch_bytes and run.entry_bytes - _RUN_ENTRY_BYTES + patch_bytes > PATCH_BYTES_MAX:
+            raise BatchIsFull
+
+    def _known_key(self, request: Append, run: DraftRun | None) -> Answer | None:
+        """Answer an append whose key is there with the old seq, if it is the same line but for its time."""
+        assert request.key is not None
+        stream = request.stream
+        if run is not None:
+            seq = run.keys.get(key_digest(request.key))
+            if seq is not None:
+                line = _split(b"".join(run.chunks))[seq - run.seq]
+                if _without_number_and_time(line) != _without_number_and_time(request.lines):
+                    return Conflict(stream, run.head)
+                return Waiting(seq, run, seq + 1 - run.seq)
+        seq = self._stored.stored_key(stream, request.key)
+        if seq is None:
+            return None
+        stored = self._stored.head(stream)
+        head = run.head if run is not None else stored.head if stored is not None else 0
+        try:
+            ((_, line, position),) = self._stored.lines(stream, seq, seq + 1)
+        except Corrupt as error:
+            return error
+        if _without_number_and_time(line) != _without_number_and_time(request.lines):
+            return Conflict(stream, head)
+        return Appended(seq, head, position)
+
+    def _owner(self, stream: str, run: DraftRun | None) -> Mapping[str, Any] | None:
+        if run is not None and run.patch is not None and "owner" in run.patch:
+            owner: Mapping[str, Any] | None = run.patch["owner"]
+            return owner
+        return self._stored.summary(stream).get("owner")
+
+    # -- grants
+
+    def _grant(self, request: Grant) -> Answer:
+        """Give a stream to a new owner by the next epoch, unless a living one holds it."""
+        stream = request.stream
+        if stream in self.runs:
+            raise BatchIsFull
+        stored = self._stored.head(stream)
+        if stored is None:
+            return NotFound(stream)
+        summary = self._stored.summary(stream)
+        owner = summary.get("owner")
+        same = owner is not None and owner.get("token") == request.owner.get("token")
+        if owner is not None and not same and not request.takeover and not self._is_gone(owner):
+            return SessionBusy(stream, owner)
+        patch = {"owner": dict(request.owner)}
+        patch_bytes = len(encode_patch(patch))
+        self._check_room(0, patch_bytes, None)
+        run = self.runs[stream] = DraftRun(stream, stored.epoch + 1, stored.head)
+        run.merge(patch)
+        run.entry_bytes += patch_bytes
+        self._header_bytes += run.entry_bytes
+        return Granted(run.epoch, run.seq, {**summary, **patch})
+
+
+def _count_lines(stream: str, first: int, lines: bytes) -> int:
+    """Check each line's frame and count them. Raises InvalidLine, TooLarge."""
+    if not lines:
+        return 0
+    end = lines.find(b"\n")
+    if end == len(lines) - 1:
+        if len(lines) > LINE_BYTES_MAX:
+            raise TooLarge(f"event {first} of {stream}", len(lines), LINE_BYTES_MAX)
+        if lines.startswith(event_prefix(stream, first)) and lines.endswith(b"}}\n"):
+            return 1
+    seq = first
+    for line in _split(lines):
+        why = line_fault(stream, seq, line)
+        if why is not None:
+            raise InvalidLine(stream, seq, why)
+        seq += 1
+    return seq - first
+
+
+def _split(lines: bytes) -> list[bytes]:
+    """Split at 0x0A alone, each piece with its newline; a rest without one is a piece too."""
+    pieces = [piece + b"\n" for piece in lines.split(b"\n")]
+    rest = pieces.pop()
+    return pieces if rest == b"\n" else [*pieces, rest[:-1]]
+
+
+def _without_number_and_time(line: bytes) -> bytes:
+    return line[line.find(b',"type":') :]

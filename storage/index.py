@@ -1,0 +1,553 @@
+"""The LMDB index: where each stream's events lie. Derived from the headers alone, and disposable.
+
+    streams    id -> number, head, epoch, position, time, first seq of the extents that follow, up to 16 extents
+    blocks     (number, first seq) -> 16 extents that a full record moved out, or those before a gap
+    summaries  id -> JSON object, written only by patches
+    keys       id NUL digest -> seq of the line that was stored under that key
+    names      digest of a host's key -> id
+    recent     (position >> 12, number) -> id, moved only when the bucket changes
+    marks      position -> (segment, offset) of a batch, one for each 256 KiB of journal
+    meta       what is indexed, and the next stream number
+
+An index built anew from the headers equals the one that was kept, entry for entry: every value is a pure function of
+the batches. The only module that knows LMDB. A value that a transaction gives is copied before it leaves here. An
+environment must not be used in a forked child: it refuses by pid.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, NamedTuple, TypeAlias
+
+import lmdb
+import orjson
+
+from .errors import Failed
+from .format import BatchHeader
+from .limits import EXTENTS_MAX, MAP_BYTES, MARK_BYTES, MIB
+from .requests import StreamRow, Summary
+from .scanning import Batch
+
+Transaction: TypeAlias = Any
+
+_RECORD = struct.Struct("<IQIQQQ")  # number, head, epoch, position, time, first seq
+_EXTENT = struct.Struct("<IQIIIIQ")  # segment, offset, bytes, events, epoch, crc, position of the first event
+_BLOCK_KEY = struct.Struct(">IQ")
+_RECENT_KEY = struct.Struct(">QI")
+_MARK = struct.Struct("<IQ")
+_NUMBER = struct.Struct("<Q")
+_POSITION_KEY = struct.Struct(">Q")
+_INDEXED = struct.Struct("<IQQ8sQQ")  # segment, offset, batch, h, next position, next stream number
+_BUCKET_BITS = 12
+_HOT_RECORDS_MAX = 50_000
+_READERS_MAX = 4096
+_DATABASES = ("streams", "blocks", "summaries", "keys", "names", "recent", "marks", "meta")
+
+
+class Indexed(NamedTuple):
+    """The last batch that the index knows, and what comes next."""
+
+    segment: int
+    offset: int
+    batch: int
+    h: str
+    next_position: int
+    next_number: int
+
+
+class Extent(NamedTuple):
+    """Where a run's events lie: `size` bytes at `offset` of a segment; `first` is the first one's seq."""
+
+    first: int
+    segment: int
+    offset: int
+    size: int
+    events: int
+    epoch: int
+    crc: int
+    position: int
+
+
+@dataclass(slots=True)
+class StreamState:
+    """A stream's record. `first` is the seq with which `extents` begin; `position` 0 means no event yet."""
+
+    number: int
+    head: int
+    epoch: int
+    position: int
+    active: int
+    first: int
+    extents: bytearray
+
+    def encode(self) -> bytes:
+        """Give the record's bytes."""
+        return _RECORD.pack(self.number, self.head, self.epoch, self.position, self.active, self.first) + self.extents
+
+
+@dataclass(slots=True)
+class PlacedRun:
+    """A run and where its bytes lie."""
+
+    stream: str
+    epoch: int
+    seq: int
+    events: int
+    size: int
+    crc: int
+    patch: Mapping[str, Any] | None
+    offset: int
+    position: int
+
+
+def placed_runs(header: BatchHeader, offset: int) -> list[PlacedRun]:
+    """Give the runs of the batch at `offset` with the place and position of each."""
+    place = offset + header.length
+    position = header.position
+    placed = []
+    for run in header.runs:
+        placed.append(PlacedRun(*run, place, position))
+        place += run.size
+        position += run.events
+    return placed
+
+
+def key_digest(key: str) -> str:
+    """Give the 32 hex digits under which a key is kept."""
+    return blake2b(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+class Index:
+    """One open index environment, for the writer (`open_writable`) or for readers (`open_readable`)."""
+
+    def __init__(self, environment: Any, *, writable: bool) -> None:
+        self._environment = environment
+        self._pid = os.getpid()
+        self._hot: dict[str, StreamState] = {}
+        self._databases = {name: environment.open_db(name.encode(), create=writable) for name in _DATABASES}
+        self._streams = self._databases["streams"]
+        self._recent = self._databases["recent"]
+        with environment.begin() as transaction:
+            self.indexed = self._read_indexed(transaction)
+
+    # -- opening and closing
+
+    @classmethod
+    def open_writable(cls, path: str) -> Index:
+        """Open or make the index in the directory `path`, for the one writer. Raises Failed."""
+        try:
+            environment = _open_environment(path, readonly=False)
+            environment.reader_check()
+            index = cls(environment, writable=True)
+            _share(path, index)
+            return index
+        except lmdb.Error as error:
+            raise Failed(f"the index {path} can't be opened: {error}") from None
+
+    @classmethod
+    def in_memory(cls) -> Index:
+        """Make an index that lies in an anonymous file in memory: for a reader of a store that nobody serves."""
+        handle = os.memfd_create("turnkeeper-index", os.MFD_CLOEXEC)
+        try:
+            environment = _open_environment(f"/proc/self/fd/{handle}", readonly=False, subdir=False, lock=False)
+            return cls(environment, writable=True)
+        finally:
+            os.close(handle)
+
+    @classmethod
+    def open_readable(cls, path: str, *, lock: bool) -> Index:
+        """Open an index to read; without `lock` nothing on disk changes, and nobody may be writing it.
+
+        Raises Failed.
+        """
+        try:
+            return cls(_open_environment(path, readonly=True, lock=lock), writable=False)
+        except lmdb.Error as error:
+            raise Failed(f"the index {path} can't be read: {error}") from None
+
+    def close(self) -> None:
+        """Close the environment; what isn't synced stays the system's to write."""
+        with _shared_lock:
+            for token, (index, _) in list(_shared.items()):
+                if index is self:
+                    del _shared[token]
+        self._environment.close()
+
+    def sync(self) -> None:
+        """Make everything durable; only a clean close does this."""
+        self._environment.sync(True)
+
+    @property
+    def is_inherited(self) -> bool:
+        """Say whether this process got the index by fork."""
+        return self._pid != os.getpid()
+
+    # -- transactions
+
+    @contextmanager
+    def writing(self) -> Iterator[Transaction]:
+        """Run the one write transaction. Raises Failed where LMDB fails: the outcome is unknown."""
+        self._check_process()
+        try:
+            with self._environment.begin(write=True) as transaction:
+                yield transaction
+        except lmdb.Error as error:
+            raise Failed(f"the index transaction failed: {error}") from None
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """Hold one snapshot. Never across an await or a yield to a caller: an old one makes the index grow."""
+        self._check_process()
+        try:
+            with self._environment.begin() as transaction:
+                yield transaction
+        except lmdb.Error as error:
+            raise Failed(f"the index can't be read: {error}") from None
+
+    def _check_process(self) -> None:
+        if self._pid != os.getpid():
+            raise RuntimeError("an index can't be used in a forked child; open the store again in this process")
+
+    # -- what is indexed
+
+    def read_indexed(self, transaction: Transaction) -> Indexed | None:
+        """Give the last indexed batch as this snapshot has it."""
+        return self._read_indexed(transaction)
+
+    def _read_indexed(self, transaction: Transaction) -> Indexed | None:
+        value = transaction.get(b"indexed", db=self._databases["meta"])
+        if value is None:
+            return None
+        segment, offset, batch, h, next_position, next_number = _INDEXED.unpack(value)
+        return Indexed(segment, offset, batch, h.decode(), next_position, next_number)
+
+    # -- writing
+
+    def apply(
+        self, transaction: Transaction, batch: Batch, runs: list[PlacedRun], next_position: int
+    ) -> dict[str, str]:
+        """Index one batch; give the streams whose events are not where they should be, and why.
+
+        A run that begins behind its stream's head leaves a gap; one that begins before it was there already.
+        """
+        header = batch.header
+        before = self.indexed
+        next_number = 0 if before is None else before.next_number
+        faults: dict[str, str] = {}
+        for run in runs:
+            state = self._hot.get(run.stream) or self._load(transaction, run.stream)
+            if state is None:
+                state = StreamState(next_number, 0, run.epoch, 0, 0, 0, bytearray())
+                next_number += 1
+                if run.patch is not None and run.patch.get("parent_seq") == run.seq:
+                    state.head = state.first = run.seq
+            if run.seq != state.head:
+                if run.seq < state.head:
+                    faults[run.stream] = f"event {run.seq} again, where {state.head} is due"
+                    continue
+                faults[run.stream] = f"events {state.head} to {run.seq - 1} are missing"
+                self._cut(transaction, state, run.seq)
+            if run.events:
+                self._extend(transaction, state, run, batch.segment, header.time)
+            state.epoch = max(state.epoch, run.epoch)
+            if run.patch is not None:
+                self._patch(transaction, run.stream, run.patch)
+            self._hot[run.stream] = state
+            transaction.put(run.stream.encode(), state.encode(), db=self._streams)
+        if (
+            before is None
+            or before.segment != batch.segment
+            or before.offset // MARK_BYTES != batch.offset // MARK_BYTES
+        ):
+            mark = _MARK.pack(batch.segment, batch.offset)
+            transaction.put(_POSITION_KEY.pack(header.position), mark, db=self._databases["marks"], overwrite=False)
+        self._set_indexed(
+            transaction,
+            Indexed(batch.segment, batch.offset, header.number, header.h, next_position, next_number),
+        )
+        return faults
+
+    def raise_head(self, transaction: Transaction, stream: str, head: int, epoch: int = 1) -> bool:
+        """Note that events up to `head` once were there though no good batch holds them; True if that is news."""
+        state = self._hot.get(stream) or self._load(transaction, stream)
+        if state is None:
+            indexed = self.indexed or Indexed(0, 0, 0, "0" * 8, 1, 0)
+            state = StreamState(indexed.next_number, 0, epoch, 0, 0, 0, bytearray())
+            self._set_indexed(transaction, indexed._replace(next_number=indexed.next_number + 1))
+        if head <= state.head:
+            return False
+        self._cut(transaction, state, head)
+        self._hot[stream] = state
+        transaction.put(stream.encode(), state.encode(), db=self._streams)
+        return True
+
+    def _set_indexed(self, transaction: Transaction, indexed: Indexed) -> None:
+        fields = (*indexed[:3], indexed.h.encode(), *indexed[4:])
+        transaction.put(b"indexed", _INDEXED.pack(*fields), db=self._databases["meta"])
+        self.indexed = indexed
+
+    def _extend(self, transaction: Transaction, state: StreamState, run: PlacedRun, segment: int, time: int) -> None:
+        """Add a run's extent to its stream's record, and move the stream up in the list of recent ones."""
+        extents = state.extents
+        extents += _EXTENT.pack(segment, run.offset, run.size, run.events, run.epoch, run.crc, run.position)
+        state.head += run.events
+        if len(extents) == EXTENTS_MAX * _EXTENT.size:
+            self._cut(transaction, state, state.head)
+        last = run.position + run.events - 1
+        bucket, old = last >> _BUCKET_BITS, state.position >> _BUCKET_BITS
+        if state.position == 0 or bucket != old:
+            if state.position:
+                transaction.delete(_RECENT_KEY.pack(old, state.number), db=self._recent)
+            transaction.put(_RECENT_KEY.pack(bucket, state.number), run.stream.encode(), db=self._recent)
+        state.position = last
+        state.active = time
+
+    def _cut(self, transaction: Transaction, state: StreamState, head: int) -> None:
+        """Move a record's extents out as one block, and let the record go on at `head`."""
+        if state.extents:
+            key = _BLOCK_KEY.pack(state.number, state.first)
+            transaction.put(key, bytes(state.extents), db=self._databases["blocks"])
+            state.extents = bytearray()
+        state.first = state.head = head
+
+    def _patch(self, transaction: Transaction, stream: str, patch: Mapping[str, Any]) -> None:
+        """Merge a patch into the stream's summary; its keys go into their own table."""
+        key = stream.encode()
+        summaries = self._databases["summaries"]
+        old = transaction.get(key, db=summaries)
+        summary: Summary = orjson.loads(old) if old else {}
+        for name, value in patch.items():
+            if name == "keys":
+                for digest, seq in value.items():
+                    entry = key + b"\0" + bytes.fromhex(digest)
+                    transaction.put(entry, _NUMBER.pack(seq), db=self._databases["keys"])
+            elif value is None:
+                summary.pop(name, None)
+            else:
+                summary[name] = value
+                if name == "key":
+                    transaction.put(bytes.fromhex(key_digest(value)), key, db=self._databases["names"])
+        transaction.put(key, orjson.dumps(summary, option=orjson.OPT_SORT_KEYS), db=summaries)
+
+    # -- reading
+
+    def state(self, transaction: Transaction, stream: str) -> StreamState | None:
+        """Give a stream's record, from the writer's hot ones or the snapshot."""
+        return self._hot.get(stream) or self._load(transaction, stream)
+
+    def snapshot_state(self, transaction: Transaction, stream: str) -> StreamState | None:
+        """Give a stream's record as this snapshot has it."""
+        value = transaction.get(stream.encode(), db=self._streams)
+        return None if value is None else _decode_record(value)
+
+    def _load(self, transaction: Transaction, stream: str) -> StreamState | None:
+        state = self.snapshot_state(transaction, stream)
+        if len(self._hot) >= _HOT_RECORDS_MAX:
+            self._hot.clear()
+        if state is not None:
+            self._hot[stream] = state
+        return state
+
+    def summary(self, transaction: Transaction, stream: str) -> Summary:
+        """Give a stream's summary; empty where it has none."""
+        value = transaction.get(stream.encode(), db=self._databases["summaries"])
+        summary: Summary = orjson.loads(value) if value else {}
+        return summary
+
+    def row(self, transaction: Transaction, stream: str) -> StreamRow | None:
+        """Give a stream's row of a list."""
+        state = self.snapshot_state(transaction, stream)
+        if state is None:
+            return None
+        summary = self.summary(transaction, stream)
+        return StreamRow(stream, state.head, state.epoch, state.position, state.active, summary)
+
+    def stored_key(self, transaction: Transaction, stream: str, key: str) -> int | None:
+        """Give the seq of the line that was stored under `key`."""
+        entry = stream.encode() + b"\0" + bytes.fromhex(key_digest(key))
+        value = transaction.get(entry, db=self._databases["keys"])
+        return None if value is None else int(_NUMBER.unpack(value)[0])
+
+    def stream_named(self, transaction: Transaction, key: str) -> str | None:
+        """Give the id of the stream that a host's key names."""
+        value = transaction.get(bytes.fromhex(key_digest(key)), db=self._databases["names"])
+        return None if value is None else value.decode()
+
+    def streams_beginning(self, transaction: Transaction, prefix: str, limit: int) -> list[str]:
+        """List ids that begin with `prefix`, in order, `limit` at most."""
+        found: list[str] = []
+        cursor = transaction.cursor(db=self._streams)
+        more = cursor.set_range(prefix.encode()) if prefix else cursor.first()
+        while more and len(found) < limit and cursor.key().startswith(prefix.encode()):
+            found.append(cursor.key().decode())
+            more = cursor.next()
+        return found
+
+    def extents(self, transaction: Transaction, stream: str, start: int, stop: int, size_max: int) -> list[Extent]:
+        """List the extents that hold events `start` to `stop` (without it), until they add up to `size_max` bytes."""
+        state = self.snapshot_state(transaction, stream)
+        if state is None or start >= stop:
+            return []
+        found: list[Extent] = []
+        size = 0
+        for extent in self._all_extents(transaction, state, start):
+            if extent.first >= stop or (found and size + extent.size > size_max):
+                break
+            if extent.first + extent.events > start:
+                found.append(extent)
+                size += extent.size
+        return found
+
+    def _all_extents(self, transaction: Transaction, state: StreamState, start: int) -> Iterator[Extent]:
+        """Walk a stream's extents in order, from the block that holds `start` on."""
+        if start < state.first:
+            cursor = transaction.cursor(db=self._databases["blocks"])
+            wanted = _BLOCK_KEY.pack(state.number, start)
+            lower = _BLOCK_KEY.pack(state.number, 0)
+            found = cursor.set_range(wanted)
+            if not found or cursor.key() != wanted:
+                back = cursor.prev() if found else cursor.last()
+                found = bool(back and cursor.key() >= lower) or cursor.set_range(lower)
+            while found:
+                number, first = _BLOCK_KEY.unpack(cursor.key())
+                if number != state.number:
+                    break
+                yield from _decode_extents(cursor.value(), first)
+                found = cursor.next()
+        yield from _decode_extents(bytes(state.extents), state.first)
+
+    def recent(self, transaction: Transaction, before: tuple[int, str] | None) -> Iterator[tuple[int, str]]:
+        """Walk (position, id) of streams with events, newest first, below `before`."""
+        cursor = transaction.cursor(db=self._recent)
+        if before is None:
+            more = cursor.last()
+        else:
+            bound = _RECENT_KEY.pack((before[0] >> _BUCKET_BITS) + 1, 0)
+            more = cursor.prev() if cursor.set_range(bound) else cursor.last()
+        while more:
+            bucket = _RECENT_KEY.unpack(cursor.key())[0]
+            rows: list[tuple[int, str]] = []
+            while more and _RECENT_KEY.unpack(cursor.key())[0] == bucket:
+                stream = cursor.value()
+                position = _RECORD.unpack_from(transaction.get(stream, db=self._streams))[3]
+                rows.append((position, stream.decode()))
+                more = cursor.prev()
+            rows.sort(reverse=True)
+            yield from (row for row in rows if before is None or row < before)
+
+    def mark_before(self, transaction: Transaction, position: int) -> tuple[int, int] | None:
+        """Give (segment, offset) of a batch at or before the one that holds `position`; None where none is known."""
+        cursor = transaction.cursor(db=self._databases["marks"])
+        key = _POSITION_KEY.pack(position)
+        found = cursor.set_range(key)
+        if not found or cursor.key() != key:
+            found = cursor.prev() if found else cursor.last()
+        if not found:
+            return None
+        segment, offset = _MARK.unpack(cursor.value())
+        return segment, offset
+
+    def entries(self) -> dict[str, list[tuple[bytes, bytes]]]:
+        """Give every entry of every table, to compare one index with another."""
+        with self.reading() as transaction:
+            return {name: list(transaction.cursor(db=database)) for name, database in self._databases.items()}
+
+    def count_streams(self, transaction: Transaction) -> int:
+        """Count the streams."""
+        return int(transaction.stat(self._streams)["entries"])
+
+    def size_bytes(self) -> int:
+        """Give the bytes that the index uses on disk."""
+        info, stat = self._environment.info(), self._environment.stat()
+        return int((info["last_pgno"] + 1) * stat["psize"])
+
+
+def _decode_record(value: bytes) -> StreamState:
+    number, head, epoch, position, active, first = _RECORD.unpack_from(value)
+    return StreamState(number, head, epoch, position, active, first, bytearray(value[_RECORD.size :]))
+
+
+def _decode_extents(block: bytes, first: int) -> Iterator[Extent]:
+    for segment, offset, size, events, epoch, crc, position in _EXTENT.iter_unpack(block):
+        yield Extent(first, segment, offset, size, events, epoch, crc, position)
+        first += events
+
+
+def _open_environment(path: str, *, readonly: bool, subdir: bool = True, lock: bool = True) -> Any:
+    """Open LMDB with the largest map that the process's address space allows (RLIMIT_AS)."""
+    size = MAP_BYTES
+    while True:
+        try:
+            return lmdb.open(
+                path,
+                map_size=size,
+                subdir=subdir,
+                readonly=readonly,
+                create=not readonly and subdir,
+                max_dbs=len(_DATABASES),
+                max_readers=_READERS_MAX,
+                sync=False,
+                metasync=False,
+                readahead=False,
+                lock=lock,
+                mode=0o600,
+                max_spare_txns=2,
+            )
+        except (lmdb.MemoryError, lmdb.Error, MemoryError) as error:
+            if "allocate" not in str(error).lower() or size <= 64 * MIB:
+                raise
+            size //= 2
+
+
+_Token: TypeAlias = tuple[int, int]
+
+_shared: dict[_Token, tuple[Index, int]] = {}
+_shared_lock = threading.Lock()
+
+
+def _token(path: str) -> _Token:
+    found = os.stat(f"{path}/data.mdb")
+    return found.st_dev, found.st_ino
+
+
+def _share(path: str, index: Index) -> None:
+    with _shared_lock:
+        _shared[_token(path)] = (index, 1)
+
+
+@contextmanager
+def shared_index(path: str) -> Iterator[Index]:
+    """Open a served index to read, or use the one that this process has open: LMDB allows one a process.
+
+    Raises Failed.
+    """
+    try:
+        token = _token(path)
+    except OSError as error:
+        raise Failed(f"the index {path} can't be opened: {os.strerror(error.errno or 0)}") from None
+    with _shared_lock:
+        index, users = _shared.get(token, (None, 0))
+        if index is None or index.is_inherited:
+            index, users = Index.open_readable(path, lock=True), 0
+        _shared[token] = (index, users + 1)
+    try:
+        yield index
+    finally:
+        _give_back(token, index)
+
+
+def _give_back(token: _Token, index: Index) -> None:
+    with _shared_lock:
+        held, users = _shared.get(token, (None, 0))
+        if held is not index:
+            return
+        if users > 1:
+            _shared[token] = (index, users - 1)
+            return
+    index.close()

@@ -1,0 +1,356 @@
+"""The journal as its one writer drives it: open, commit, fill and roll between commits, close.
+
+Life of a commit: the append rule decides (drafting), free space and filling are made sure of, then `pwrite`,
+`fdatasync`, one unsynced index transaction. Only then is it answered. Any failure from the write on raises Failed and
+the journal takes nothing more: its process must end, and a successor's opening settles what the disk has. What is
+lost when the *process* dies: nothing that was answered. When the *machine* dies: nothing that was answered.
+
+Synchronous, for one thread; the caller holds the store's lock as long as the journal is open.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .drafting import Answer, BatchIsFull, Draft, StoredHead, Waiting
+from .errors import Failed, NotFound, StorageError, StoreFull
+from .filesystem import FileSystem, LocalFileSystem, write_whole_file
+from .format import FILLING, BatchHeader, Run, encode_batch_header, encode_run
+from .hopping import Progress
+from .index import Index, PlacedRun, Transaction, placed_runs
+from .limits import (
+    FILLING_AHEAD_BYTES,
+    FILLING_STEP_BYTES,
+    READ_CHUNK_BYTES,
+    RESERVE_BATCHES,
+    RESERVE_BYTES,
+    RUNS_MAX,
+    SEGMENT_BYTES,
+)
+from .opening import ActiveSegment, Opened, OpeningReport, create_segment, open_for_writing
+from .reading import RunReader, resolve
+from .requests import Appended, Request, Result, StreamRow, Summary
+from .scanning import Batch
+from .store import WRITER_FILE, describe
+from .trust import Witness, with_state, write_index_record
+
+
+class Journal:
+    """An open journal. Make one with `Journal.open`; not usable in a forked child."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        store: str,
+        boot: str,
+        opened: Opened,
+        is_gone: Callable[[Mapping[str, Any]], bool],
+        clock: Callable[[], int],
+    ) -> None:
+        self._fs = fs
+        self._store = store
+        self._boot = boot
+        self._record = opened.record
+        self._index = opened.index
+        self._active: ActiveSegment = opened.active
+        self._retired: ActiveSegment | None = None
+        self._next_batch = opened.next_batch
+        self._is_gone = is_gone
+        self._clock = clock
+        self._failed = False
+        self._pid = os.getpid()
+        self._reader = RunReader(fs)
+        self.next_position = opened.next_position
+        self.report: OpeningReport = opened.report
+        if opened.must_declare:
+            self._declare_damage(opened.declare)
+
+    @classmethod
+    def open(
+        cls,
+        root: str,
+        *,
+        boot: str,
+        is_gone: Callable[[Mapping[str, Any]], bool],
+        holder: Mapping[str, Any],
+        distrust_index: bool = False,
+        progress: Progress | None = None,
+        fs: FileSystem | None = None,
+        clock: Callable[[], int] | None = None,
+    ) -> Journal:
+        """Open the journal of the store at `root`, whose lock the caller holds, and settle how it ended.
+
+        `boot` identifies the machine's present run; `is_gone` says whether a stream's owner has ended; `holder` goes
+        into writer.json, for people; `distrust_index` is the supervisor's word that the last writer died of a memory
+        fault; `clock` gives milliseconds since 1970. Raises StoreRefused, NewerFormat, Failed, OSError.
+        """
+        fs = fs or LocalFileSystem(root)
+        store = describe(root).store
+        opened = open_for_writing(fs, store, boot, distrust_index=distrust_index, progress=progress)
+        try:
+            write_whole_file(fs, WRITER_FILE, json.dumps(dict(holder)).encode() + b"\n")
+            return cls(fs, store, boot, opened, is_gone, clock or _now)
+        except BaseException:
+            opened.index.close()
+            fs.close(opened.active.handle)
+            raise
+
+    @property
+    def index_directory(self) -> str:
+        """Where the index lies, relative to the store: a reader opens no other."""
+        return self._record.directory
+
+    # -- committing
+
+    def commit(self, requests: Sequence[Request]) -> list[Result]:
+        """Carry out the requests, in order, in as few batches as hold them; give one result for each.
+
+        When it returns, what it answers is durable and readable from every process. A refused request is an error
+        among the results. Raises Failed when it can't be told what was stored.
+        """
+        if self._failed:
+            raise Failed("an earlier commit failed and this writer takes no more")
+        if self._pid != os.getpid():
+            raise RuntimeError("a journal can't be used in a forked child; open the store again in this process")
+        results: list[Result] = []
+        waiting: list[Answer] = []
+        pending = list(requests)
+        place = 0
+        while place < len(pending):
+            draft, taken = self._draft(pending, place, waiting)
+            place += taken
+            full = self._write(draft)
+            results.extend(self._settled(answer, full) for answer in waiting)
+            waiting.clear()
+        return results
+
+    def _draft(self, requests: list[Request], start: int, answers: list[Answer]) -> tuple[Draft, int]:
+        """Build one batch from the requests at `start`; give it and how many of them it took."""
+        with self._index.reading() as snapshot:
+            draft = Draft(_Snapshot(self._index, snapshot, self._reader), self._is_gone)
+            taken = 0
+            try:
+                for request in requests[start:]:
+                    answers.append(draft.add(request))
+                    taken += 1
+            except BatchIsFull:
+                pass
+        return draft, taken
+
+    def _settled(self, answer: Answer, full: StoreFull | None) -> Result:
+        """Turn an answer that waited for its batch into a result."""
+        if isinstance(answer, Waiting):
+            if full is not None:
+                return full
+            run = answer.run
+            first_position: int = self._positions[run.stream]
+            position = first_position + answer.events - 1 if answer.events else 0
+            return Appended(answer.first, run.seq + answer.events, position)
+        if full is not None and not isinstance(answer, StorageError | Appended):
+            return full
+        return answer
+
+    def _write(self, draft: Draft) -> StoreFull | None:
+        """Write, sync and index one batch; StoreFull if there is no room, and then nothing happened."""
+        self._positions: dict[str, int] = {}
+        if not draft.runs:
+            return None
+        entries, runs, lines = draft.finish()
+        return self._write_batch(entries, runs, lines)
+
+    def _write_batch(self, entries: list[str], runs: list[Run], lines: bytes) -> StoreFull | None:
+        active = self._active
+        position, now = self.next_position, self._clock()
+        line, h = encode_batch_header(self._next_batch, position, now, len(lines), entries, active.h)
+        content = line + lines
+        full = self._make_room(len(content))
+        if full is not None:
+            return full
+        try:
+            self._fs.write(active.handle, active.end, content)
+            self._fs.sync(active.handle)
+            header = BatchHeader(self._next_batch, position, now, len(lines), runs, active.h, h, len(line))
+            batch = Batch(active.number, active.end, header)
+            placed = placed_runs(header, active.end)
+            self._index_batch(batch, placed, position + sum(run.events for run in runs))
+        except BaseException as error:
+            self._failed = True
+            if isinstance(error, OSError):
+                raise Failed(f"batch {self._next_batch} could not be written: {error}") from error
+            raise
+        self._positions = {run.stream: run.position for run in placed}
+        active.end += len(content)
+        active.h = h
+        self._next_batch += 1
+        self.next_position = position + sum(run.events for run in runs)
+        return None
+
+    def _index_batch(self, batch: Batch, placed: list[PlacedRun], next_position: int) -> None:
+        with self._index.writing() as transaction:
+            faults = self._index.apply(transaction, batch, placed, next_position)
+            if faults:
+                raise Failed(f"the index contradicts batch {batch.header.number}: {faults}")
+
+    def _declare_damage(self, streams: list[str]) -> None:
+        """Write down which streams miss events, so that their heads outlive the index; also a batch without runs."""
+        runs: list[Run] = []
+        with self._index.reading() as snapshot:
+            for stream in streams:
+                state = self._index.state(snapshot, stream)
+                if state is not None:
+                    runs.append(Run(stream, state.epoch, state.head, 0, 0, 0, {"damaged": True}))
+        for start in range(0, max(1, len(runs)), RUNS_MAX):
+            part = runs[start : start + RUNS_MAX]
+            full = self._write_batch([encode_run(run) for run in part], part, b"")
+            if full is not None:
+                raise full
+
+    # -- space, filling, rolling
+
+    def _make_room(self, size: int) -> StoreFull | None:
+        """Make sure of the reserve, and that the batch lies within the filling."""
+        reserve = max(RESERVE_BYTES, RESERVE_BATCHES * size)
+        free = self._fs.free_bytes()
+        if free < reserve:
+            return StoreFull(free, reserve)
+        active = self._active
+        if active.end + size > active.filled:
+            try:
+                self._fill(active.end + size - active.filled + FILLING_STEP_BYTES)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                    self._failed = True
+                    raise Failed(f"the journal can't be extended: {error}") from error
+                if active.end + size > active.filled:
+                    return StoreFull(self._fs.free_bytes(), size)
+        return None
+
+    def _fill(self, size: int) -> None:
+        active = self._active
+        try:
+            self._fs.write(active.handle, active.filled, FILLING * size)
+        finally:
+            active.filled = max(active.filled, self._fs.size(active.handle))
+
+    def between_commits(self) -> None:
+        """Write filling ahead, seal a full segment and go on in a new one. Call it when the answers are out.
+
+        A full disk is no error here: the next commit answers StoreFull. Raises Failed, OSError.
+        """
+        if self._failed:
+            return
+        if self._retired is not None:
+            self._cut(self._retired)
+            self._retired = None
+        active = self._active
+        try:
+            if active.end >= SEGMENT_BYTES:
+                self._active = create_segment(self._fs, self._store, active.number + 1, self._next_batch)
+                self._retired = active
+            elif active.filled - active.end < FILLING_AHEAD_BYTES:
+                self._fill(FILLING_STEP_BYTES)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                self._failed = True
+                raise Failed(f"the journal can't be extended: {error}") from error
+
+    def _cut(self, retired: ActiveSegment) -> None:
+        """Cut a sealed segment's filling off; it lies behind a successor, so nobody waits for it."""
+        self._fs.truncate(retired.handle, retired.end)
+        self._fs.sync(retired.handle)
+        self._fs.close(retired.handle)
+
+    # -- looking
+
+    def resolve(self, wanted: str) -> str:
+        """Give the id that `wanted` names: an id, a host's key, or a unique prefix. Raises NotFound, Ambiguous."""
+        with self._index.reading() as snapshot:
+            return resolve(self._index, snapshot, wanted)
+
+    def row(self, id: str) -> StreamRow:
+        """Give what is known of a stream. Raises NotFound."""
+        with self._index.reading() as snapshot:
+            row = self._index.row(snapshot, id)
+        if row is None:
+            raise NotFound(id)
+        return row
+
+    def statistics(self) -> dict[str, int]:
+        """Count what the journal holds: batches, events, streams, and where the next batch goes."""
+        with self._index.reading() as snapshot:
+            streams = self._index.count_streams(snapshot)
+        return {
+            "batches": self._next_batch - 1,
+            "position": self.next_position,
+            "streams": streams,
+            "segment": self._active.number,
+            "end": self._active.end,
+        }
+
+    # -- closing
+
+    def close(self) -> None:
+        """Close cleanly: the index synced and named clean, with the last batch as witness.
+
+        After a failure it only lets go, and the next opening settles the rest.
+        """
+        if self._retired is not None and not self._failed:
+            self._cut(self._retired)
+        indexed = self._index.indexed
+        if not self._failed:
+            self._index.sync()
+        self._index.close()
+        if not self._failed:
+            witness = None if indexed is None else Witness(indexed.batch, indexed.h, indexed.next_position)
+            self._record = with_state(self._record, "clean", self._boot, witness)
+            write_index_record(self._fs, self._record)
+        self._failed = True
+        self._reader.close()
+        self._fs.close(self._active.handle)
+
+
+class _Snapshot:
+    """What is stored, as the append rule asks for it, in one transaction."""
+
+    def __init__(self, index: Index, transaction: Transaction, reader: RunReader) -> None:
+        self._index = index
+        self._transaction = transaction
+        self._reader = reader
+
+    def head(self, stream: str) -> StoredHead | None:
+        state = self._index.state(self._transaction, stream)
+        return None if state is None else StoredHead(state.head, state.epoch)
+
+    def summary(self, stream: str) -> Summary:
+        return self._index.summary(self._transaction, stream)
+
+    def lines(self, stream: str, first: int, stop: int) -> list[tuple[int, bytes, int]]:
+        found: list[tuple[int, bytes, int]] = []
+        while first < stop:
+            extents = self._index.extents(self._transaction, stream, first, stop, READ_CHUNK_BYTES)
+            if not extents or extents[0].first > first:
+                break
+            for extent in extents:
+                if extent.first > first:
+                    return found
+                lines = self._reader.lines(stream, extent)
+                for number in range(first, min(stop, extent.first + extent.events)):
+                    place = number - extent.first
+                    found.append((extent.epoch, lines[place] + b"\n", extent.position + place))
+                first = extent.first + extent.events
+        return found
+
+    def stored_key(self, stream: str, key: str) -> int | None:
+        return self._index.stored_key(self._transaction, stream, key)
+
+    def stream_named(self, key: str) -> str | None:
+        return self._index.stream_named(self._transaction, key)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

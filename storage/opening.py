@@ -1,0 +1,246 @@
+"""Opening the journal for its one writer: judge the index, hop to the end, settle the end, go on.
+
+The order of steps is the format's (see the package's text): the last good batch is written again and synced before
+anything is acknowledged, since a former writer may have died between its write and its sync; a torn tail is copied to
+quarantine before it is overwritten; after damage to what was acknowledged all bytes are kept and appending goes on in
+a new file.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from dataclasses import dataclass, field
+
+from .errors import Failed
+from .filesystem import FileSystem, write_whole_file
+from .findings import Finding
+from .format import FILLING, encode_segment_header
+from .hopping import JournalEnd, JournalHop, Progress
+from .index import Index
+from .limits import FILLING_AHEAD_BYTES
+from .scanning import Segment, segment_name, segment_path
+from .store import INDEX_DIRECTORY, JOURNAL_DIRECTORY, QUARANTINE_DIRECTORY
+from .trust import IndexRecord, Witness, judge_index, record_of, with_state, write_index_record
+
+
+@dataclass(slots=True)
+class OpeningReport:
+    """What opening found and did. `rebuilt` says why the index was built anew; empty if it was trusted."""
+
+    findings: list[Finding] = field(default_factory=list)
+    torn_bytes: int = 0
+    possibly_acknowledged: bool = False
+    quarantined: str = ""
+    hopped_batches: int = 0
+    rebuilt: str = ""
+
+
+@dataclass(slots=True)
+class ActiveSegment:
+    """The file that is appended to: the next batch goes to `end`, filling lies up to `filled`, `h` goes into `prev`."""
+
+    number: int
+    handle: int
+    end: int
+    filled: int
+    h: str
+
+
+@dataclass(slots=True)
+class Opened:
+    """Everything the commit loop goes on from. `declare` are damaged streams to be marked so in the next batch."""
+
+    index: Index
+    record: IndexRecord
+    active: ActiveSegment
+    next_batch: int
+    next_position: int
+    report: OpeningReport
+    declare: list[str]
+    must_declare: bool
+
+
+def open_for_writing(
+    fs: FileSystem, store: str, boot: str, *, distrust_index: bool = False, progress: Progress | None = None
+) -> Opened:
+    """Open the journal of the store whose lock the caller holds.
+
+    Raises Failed or OSError, having acknowledged nothing.
+    """
+    return _Opening(fs, store, boot, progress).run(distrust_index)
+
+
+class _Opening:
+    def __init__(self, fs: FileSystem, store: str, boot: str, progress: Progress | None) -> None:
+        self._fs = fs
+        self._store = store
+        self._boot = boot
+        self._progress = progress
+        self._report = OpeningReport()
+
+    def run(self, distrust: bool) -> Opened:
+        fs = self._fs
+        for directory in (JOURNAL_DIRECTORY, INDEX_DIRECTORY):
+            fs.make_directory(directory)
+        self._remove_temporary()
+        judgement = judge_index(fs.root, self._store, self._boot, distrust=distrust)
+        record = judgement.record if judgement.trusted else None
+        if record is None:
+            directory = f"{INDEX_DIRECTORY}/{secrets.token_hex(8)}"
+            fs.make_directory(directory)
+            self._report.rebuilt = judgement.why
+        else:
+            directory = record.directory
+            if record.state == "clean":
+                record = with_state(record, "open", self._boot, None)
+                write_index_record(fs, record)
+        index = Index.open_writable(fs_path(fs, directory))
+        try:
+            return self._go_on(index, directory, record, judgement.witness, judgement.machine_went_down)
+        except BaseException:
+            index.close()
+            raise
+
+    def _go_on(
+        self, index: Index, directory: str, record: IndexRecord | None, witness: Witness | None, machine_went_down: bool
+    ) -> Opened:
+        hop = JournalHop(
+            self._fs,
+            self._store,
+            index,
+            report=self._report.findings.append,
+            witness=witness,
+            write=True,
+            progress=self._progress,
+        )
+        end = hop.run()
+        damaged = end.is_damaged()
+        if damaged:
+            hop.lost_behind_end()
+            active = self._new_segment(end)
+        else:
+            active = self._settle(end, machine_went_down)
+            self._cut_filling(end)
+        self._report.hopped_batches = end.hopped
+        if record is None:
+            record = self._name_new_index(index, directory, witness)
+        with index.reading() as snapshot:
+            declare = [name for name in end.damaged if not index.summary(snapshot, name).get("damaged")]
+        return Opened(
+            index, record, active, end.next_batch, end.next_position, self._report, declare, damaged or bool(declare)
+        )
+
+    def _remove_temporary(self) -> None:
+        """Remove files that were being made when their writer died; they were never part of the store."""
+        for directory in ("", JOURNAL_DIRECTORY, QUARANTINE_DIRECTORY):
+            for name in self._fs.names(directory):
+                if name.endswith(".tmp"):
+                    self._fs.remove(f"{directory}/{name}")
+
+    def _settle(self, end: JournalEnd, machine_went_down: bool) -> ActiveSegment:
+        """Quarantine a torn tail, fill it over, write the last batch again in place, and sync once."""
+        if end.segment is None:
+            return self._new_segment(end)
+        segment = end.segment
+        torn = end.tail()
+        if torn:
+            self._quarantine(segment, end.end, torn, machine_went_down)
+            self._fs.write(segment.handle, end.end, FILLING * len(torn))
+        if end.last is not None:
+            again = segment.view.read(end.last.offset, end.last.header.end)
+            self._fs.write(segment.handle, end.last.offset, again)
+            h = end.last.header.h
+        else:
+            again = segment.view.read(0, segment.header_length)
+            self._fs.write(segment.handle, 0, again)
+            h = segment.header.h if segment.header else ""
+        self._fs.sync(segment.handle)
+        return ActiveSegment(segment.number, segment.handle, end.end, max(segment.view.size, end.end), h)
+
+    def _cut_filling(self, end: JournalEnd) -> None:
+        """Cut the filling that a former writer left in the file before the last, having died after a roll."""
+        if end.before is None:
+            return
+        number, length = end.before
+        handle = self._fs.open(segment_path(number), write=True)
+        try:
+            if self._fs.size(handle) > length:
+                self._fs.truncate(handle, length)
+                self._fs.sync(handle)
+        finally:
+            self._fs.close(handle)
+
+    def _quarantine(self, segment: Segment, offset: int, torn: bytes, machine_went_down: bool) -> None:
+        """Keep a copy of an unfinished batch, with a note that says what it is."""
+        fs = self._fs
+        fs.make_directory(QUARANTINE_DIRECTORY)
+        name = f"{QUARANTINE_DIRECTORY}/torn-{segment.number:08d}-{offset}-{secrets.token_hex(4)}"
+        why = "an unfinished write at the journal's end; nothing in it was acknowledged"
+        if machine_went_down:
+            why = "an unfinished write at the journal's end; the machine went down, so it was possibly acknowledged"
+        streams = segment.view.events_in(offset, offset + len(torn))
+        note = {
+            "why": why,
+            "segment": segment_name(segment.number),
+            "offset": offset,
+            "bytes": len(torn),
+            "time": time.time_ns() // 1_000_000,
+            "streams": {stream: [list(part) for part in ranges] for stream, ranges in streams.items()},
+        }
+        write_whole_file(fs, f"{name}.bytes", torn)
+        write_whole_file(fs, f"{name}.json", json.dumps(note).encode() + b"\n")
+        fs.sync_directory("")
+        self._report.torn_bytes = len(torn)
+        self._report.possibly_acknowledged = machine_went_down
+        self._report.quarantined = f"{name}.bytes"
+        self._report.findings.append(
+            Finding("torn tail", segment_name(segment.number), offset, len(torn), why, streams)
+        )
+
+    def _new_segment(self, end: JournalEnd) -> ActiveSegment:
+        if end.segment is not None:
+            self._fs.close(end.segment.handle)
+        return create_segment(self._fs, self._store, end.greatest_number + 1, end.next_batch)
+
+    def _name_new_index(self, index: Index, directory: str, witness: Witness | None) -> IndexRecord:
+        """Let index.json name the index that was built, and remove the others."""
+        indexed = index.indexed
+        if indexed is not None and indexed.batch and (witness is None or witness.batch < indexed.batch):
+            witness = Witness(indexed.batch, indexed.h, indexed.next_position)
+        record = record_of(self._fs.root, directory, self._store, self._boot, "open", witness)
+        write_index_record(self._fs, record)
+        for name in self._fs.names(INDEX_DIRECTORY):
+            if f"{INDEX_DIRECTORY}/{name}" != directory:
+                self._fs.remove_tree(f"{INDEX_DIRECTORY}/{name}")
+        return record
+
+
+def create_segment(fs: FileSystem, store: str, number: int, first: int) -> ActiveSegment:
+    """Make a segment file: whole and durable before it has its name, and never in place of another.
+
+    Raises Failed where the name is taken (somebody else writes here), OSError where the disk refuses.
+    """
+    temporary = f"{JOURNAL_DIRECTORY}/{number:08d}.tmp"
+    line, h = encode_segment_header(number, store, time.time_ns() // 1_000_000, first)
+    fs.remove(temporary)
+    handle = fs.open(temporary, create=True)
+    try:
+        fs.write(handle, 0, line + FILLING * (FILLING_AHEAD_BYTES - len(line)))
+        fs.sync(handle)
+        fs.rename(temporary, segment_path(number))
+        fs.sync_directory(JOURNAL_DIRECTORY)
+    except FileExistsError:
+        fs.close(handle)
+        raise Failed(f"{segment_path(number)} appeared from elsewhere") from None
+    except BaseException:
+        fs.close(handle)
+        fs.remove(temporary)
+        raise
+    return ActiveSegment(number, handle, len(line), FILLING_AHEAD_BYTES, h)
+
+
+def fs_path(fs: FileSystem, relative: str) -> str:
+    """Give the path by which LMDB opens a directory of the store."""
+    return f"{fs.root}/{relative}"

@@ -1,0 +1,304 @@
+"""Reading streams and the journal, from any process, served or not, changing nothing on disk.
+
+A run is read whole and its CRC checked before a line of it is given. Extents and file names come from one snapshot of
+the index, which is closed before anything is read; a file that is missing, or a line that isn't the expected one, is
+looked up once more in a new snapshot and then given as a gap. A served file is never read beyond what is indexed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from zlib import crc32
+
+from .errors import Ambiguous, Corrupt, NotFound
+from .filesystem import FileSystem, LocalFileSystem
+from .findings import Finding
+from .format import event_prefix
+from .hopping import JournalHop
+from .index import Extent, Index, Transaction, placed_runs, shared_index
+from .limits import READ_CHUNK_BYTES
+from .requests import Gap, Page, StoredEvent, StreamRow
+from .scanning import Batch, SegmentView, segment_name, segment_numbers, segment_path
+from .store import describe
+from .trust import judge_index
+
+_HANDLES_MAX = 64
+
+
+class RunReader:
+    """Reads runs by their extents; keeps some segment files open."""
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+        self._handles: dict[int, int] = {}
+
+    def lines(self, stream: str, extent: Extent) -> list[bytes]:
+        """Give a run's lines, without their newlines. Raises Corrupt if they aren't what was written."""
+        place = (segment_name(extent.segment), extent.offset)
+        missing = [(extent.first, extent.events)]
+        try:
+            content = self._fs.read(self.handle(extent.segment), extent.offset, extent.size)
+        except OSError as error:
+            raise Corrupt(stream, f"its file can't be read ({error.strerror})", *place, missing) from None
+        if len(content) != extent.size or crc32(content) != extent.crc:
+            raise Corrupt(stream, "its bytes don't fit their checksum", *place, missing)
+        lines = content.split(b"\n")
+        lines.pop()
+        if len(lines) != extent.events or not lines[0].startswith(event_prefix(stream, extent.first)):
+            raise Corrupt(stream, "another stream's bytes stand in its place", *place, missing)
+        return lines
+
+    def handle(self, segment: int) -> int:
+        """Give an open segment's handle. Raises OSError."""
+        handle = self._handles.get(segment)
+        if handle is None:
+            if len(self._handles) >= _HANDLES_MAX:
+                self._fs.close(self._handles.pop(next(iter(self._handles))))
+            handle = self._handles[segment] = self._fs.open(segment_path(segment))
+        return handle
+
+    def close(self) -> None:
+        """Close the files."""
+        for handle in self._handles.values():
+            self._fs.close(handle)
+        self._handles.clear()
+
+
+def resolve(index: Index, snapshot: Transaction, wanted: str) -> str:
+    """Give the id that an id, a host's key or a unique prefix names. Raises NotFound, Ambiguous."""
+    if not wanted:
+        raise NotFound(wanted)
+    candidates = index.streams_beginning(snapshot, wanted, 11) if len(wanted) <= 64 else []
+    if wanted in candidates:
+        return wanted
+    named = index.stream_named(snapshot, wanted)
+    if named is not None:
+        return named
+    if len(candidates) > 1:
+        raise Ambiguous(wanted, candidates[:10])
+    if not candidates:
+        raise NotFound(wanted)
+    return candidates[0]
+
+
+class Reader:
+    """Reads one store. Make one with `open_reader`; for one thread at a time; close it."""
+
+    def __init__(
+        self, root: str, index: Index, fs: FileSystem, files: ExitStack, findings: list[Finding] | None = None
+    ) -> None:
+        self.root = root
+        self.findings = findings or []
+        self._index = index
+        self._fs = fs
+        self._files = files
+        self._runs = RunReader(fs)
+        self._cursor: tuple[int, int, int] | None = None
+
+    # -- streams
+
+    def resolve(self, wanted: str) -> str:
+        """Give the id that `wanted` names: an id, a host's key, or a unique prefix. Raises NotFound, Ambiguous."""
+        with self._index.reading() as snapshot:
+            return resolve(self._index, snapshot, wanted)
+
+    def row(self, wanted: str) -> StreamRow:
+        """Give what is known of a stream. Raises NotFound, Ambiguous."""
+        with self._index.reading() as snapshot:
+            row = self._index.row(snapshot, resolve(self._index, snapshot, wanted))
+        assert row is not None
+        return row
+
+    def read(self, id: str, *, start: int = 0, stop: int | None = None, limit: int = 1000) -> Page:
+        """Read events `start` to `stop` (without it), `limit` at most; what can't be read stands in `missing`.
+
+        Bounds beyond the end give fewer events or none; each answer tells the head. Raises NotFound for an unknown
+        id, ValueError for a negative bound.
+        """
+        if start < 0 or limit < 0 or (stop is not None and stop < 0):
+            raise ValueError("bounds of a read are 0 or more")
+        page = Page([], self._head(id), [])
+        end = page.head if stop is None else min(stop, page.head)
+        place = start
+        while place < end and len(page.events) < limit:
+            place = self._read_chunk(id, place, end, limit, page)
+        return page
+
+    def read_last(self, id: str, last: int) -> Page:
+        """Read the newest `last` events."""
+        if last < 0:
+            raise ValueError("bounds of a read are 0 or more")
+        return self.read(id, start=max(0, self._head(id) - last), limit=last)
+
+    def _head(self, id: str) -> int:
+        with self._index.reading() as snapshot:
+            state = self._index.snapshot_state(snapshot, id)
+        if state is None:
+            raise NotFound(id)
+        return state.head
+
+    def _read_chunk(self, id: str, start: int, end: int, limit: int, page: Page) -> int:
+        """Read some extents from one snapshot; give where to go on."""
+        wanted = min(end, start + limit - len(page.events))
+        extents = self._extents(id, start, wanted)
+        place = start
+        for extent in extents:
+            if extent.first > place:
+                page.missing.append(Gap(place, extent.first - place, "they were lost by damage", "", 0))
+            place = max(place, extent.first)
+            stop = min(wanted, extent.first + extent.events)
+            try:
+                lines = self._lines(id, extent)
+            except Corrupt as error:
+                page.missing.append(Gap(place, stop - place, error.reason, error.path, error.offset))
+            else:
+                for seq in range(place, stop):
+                    index = seq - extent.first
+                    page.events.append(StoredEvent(extent.position + index, id, seq, lines[index]))
+            place = stop
+        if not extents:
+            page.missing.append(Gap(start, wanted - start, "they were lost by damage", "", 0))
+            place = wanted
+        return place
+
+    def _extents(self, id: str, start: int, stop: int) -> list[Extent]:
+        with self._index.reading() as snapshot:
+            return self._index.extents(snapshot, id, start, stop, READ_CHUNK_BYTES)
+
+    def _lines(self, id: str, extent: Extent) -> list[bytes]:
+        """Read a run; once more from a new snapshot if it isn't where it was. Raises Corrupt."""
+        try:
+            return self._runs.lines(id, extent)
+        except Corrupt:
+            again = self._extents(id, extent.first, extent.first + 1)
+            if not again or again[0] == extent:
+                raise
+            return self._runs.lines(id, again[0])
+
+    def rows(self, limit: int, before: tuple[int, str] | None = None) -> list[StreamRow]:
+        """List streams with events, by recency of commit, below `before` (a row's position and id)."""
+        rows: list[StreamRow] = []
+        with self._index.reading() as snapshot:
+            for _, stream in self._index.recent(snapshot, before):
+                if len(rows) >= limit:
+                    break
+                row = self._index.row(snapshot, stream)
+                if row is not None:
+                    rows.append(row)
+        return rows
+
+    # -- the whole journal, by position
+
+    def next_position(self) -> int:
+        """Give the position that the next event will have."""
+        with self._index.reading() as snapshot:
+            indexed = self._index.read_indexed(snapshot)
+        return 1 if indexed is None else indexed.next_position
+
+    def scan(self, after: int, size_max: int = READ_CHUNK_BYTES) -> tuple[list[StoredEvent], int]:
+        """Read events with positions above `after`, in order, until they add up to `size_max` bytes.
+
+        Gives them and the position up to which nothing is left out; call again with that. Events that can't be read
+        are missing from the list; `read` on their stream says why.
+        """
+        with self._index.reading() as snapshot:
+            indexed = self._index.read_indexed(snapshot)
+            mark = self._index.mark_before(snapshot, after + 1)
+        if indexed is None or after + 1 >= indexed.next_position:
+            return [], after
+        if self._cursor is not None and self._cursor[0] == after:
+            mark = self._cursor[1:]
+        events: list[StoredEvent] = []
+        last = (indexed.segment, indexed.offset)
+        numbers = [number for number in segment_numbers(self._fs) if number <= indexed.segment]
+        segment, place = mark or (0, 0)
+        size = 0
+        for number in (n for n in numbers if n >= segment):
+            view = self._view(number)
+            place = place if number == segment else 0
+            while view is not None and (number, place) <= last:
+                batch = view.next_batch(place)
+                if batch is None or (number, batch.offset) > last:
+                    break
+                place = batch.end
+                size += self._take_batch(batch, after, events)
+                after = max(after, batch.header.position + batch.header.events - 1)
+                self._cursor = (after, number, place)
+                if size >= size_max:
+                    return events, after
+        return events, max(after, indexed.next_position - 1)
+
+    def _take_batch(self, batch: Batch, after: int, events: list[StoredEvent]) -> int:
+        """Add a batch's events above a position to a list; give the bytes read."""
+        size = 0
+        for run in placed_runs(batch.header, batch.offset):
+            if run.position + run.events <= after + 1:
+                continue
+            extent = Extent(run.seq, batch.segment, run.offset, run.size, run.events, run.epoch, run.crc, run.position)
+            try:
+                lines = self._runs.lines(run.stream, extent)
+            except Corrupt:
+                continue
+            size += run.size
+            for place in range(max(0, after + 1 - run.position), run.events):
+                events.append(StoredEvent(run.position + place, run.stream, run.seq + place, lines[place]))
+        return size
+
+    def _view(self, number: int) -> SegmentView | None:
+        try:
+            handle = self._runs.handle(number)
+            return SegmentView(self._fs, number, handle, self._fs.size(handle))
+        except OSError:
+            return None
+
+    def close(self) -> None:
+        """Close the index and the files."""
+        self._runs.close()
+        self._files.close()
+
+
+def open_reader(root: str, served_index: str | None = None) -> Reader:
+    """Open the store at `root` to read.
+
+    `served_index` is the index that a living writer named. Without it nobody serves: a cleanly closed index is read,
+    and where there is none the headers are hopped into an index in memory. Raises StoreMissing, StoreRefused,
+    NewerFormat, Failed.
+    """
+    files = ExitStack()
+    with files:
+        fs, store = files.enter_context(store_files(root))
+        if served_index is None:
+            return _open_unserved(root, fs, store, files)
+        index = files.enter_context(shared_index(f"{fs.root}/{served_index}"))
+        return Reader(root, index, fs, files.pop_all())
+    raise AssertionError
+
+
+@contextmanager
+def store_files(root: str) -> Iterator[tuple[LocalFileSystem, str]]:
+    """Hold a store's directory open, so that neither a long path nor a rename matters; give its files and its UUID."""
+    store = describe(root).store
+    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield LocalFileSystem(f"/proc/self/fd/{directory}" if sys.platform == "linux" else root), store
+    finally:
+        os.close(directory)
+
+
+def _open_unserved(root: str, fs: LocalFileSystem, store: str, files: ExitStack) -> Reader:
+    judgement = judge_index(fs.root, store, "")
+    record = judgement.record
+    if judgement.trusted and record is not None and record.state == "clean":
+        index = Index.open_readable(f"{fs.root}/{record.directory}", lock=False)
+        files.callback(index.close)
+        return Reader(root, index, fs, files.pop_all())
+    index = Index.in_memory()
+    files.callback(index.close)
+    findings: list[Finding] = []
+    end = JournalHop(fs, store, index, report=findings.append, witness=judgement.witness).run()
+    if end.segment is not None:
+        fs.close(end.segment.handle)
+    return Reader(root, index, fs, files.pop_all(), findings)

@@ -1,0 +1,150 @@
+"""index.json: which index may be opened at all, and a witness of what was acknowledged.
+
+    {"directory": "index/<random>", "store": UUID, "boot": …, "dev": …, "ino": …, "gen": …, "state": "open" | "clean",
+     "witness": {"batch": N, "h": "…", "position": next}}
+
+An index is trusted if it is the very file that index.json names (device, inode and the inode's generation: a copy moved
+back gets the same pair of numbers), for this store, and it was closed cleanly or the machine hasn't gone down since.
+One that isn't trusted is neither opened nor mapped nor read: after a power cut LMDB's unsynced pages can kill the
+process that maps them. The witness counts whatever becomes of the index: it was durable when it was written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import struct
+import sys
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from .filesystem import FileSystem, write_whole_file
+
+INDEX_FILE = "index.json"
+_FS_IOC_GETVERSION = 0x80087601
+_DIRECTORY = re.compile(r"index/[0-9a-f]+\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A batch that was durable: its number and `h`, and the position that comes after it."""
+
+    batch: int
+    h: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRecord:
+    """What index.json says."""
+
+    directory: str
+    store: str
+    boot: str
+    dev: int
+    ino: int
+    gen: int
+    state: str
+    witness: Witness | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Whether the index may be opened, why not, and what was acknowledged in any case."""
+
+    trusted: bool
+    why: str
+    record: IndexRecord | None
+    machine_went_down: bool
+
+    @property
+    def witness(self) -> Witness | None:
+        """The batch known to have been durable."""
+        return None if self.record is None else self.record.witness
+
+
+def read_index_record(root: str) -> IndexRecord | None:
+    """Read index.json; None where it is missing or isn't one."""
+    try:
+        with open(f"{root}/{INDEX_FILE}", "rb") as file:
+            fields: dict[str, Any] = json.loads(file.read())
+        witness = fields["witness"]
+        directory = str(fields["directory"])
+        if not _DIRECTORY.match(directory):
+            return None
+        return IndexRecord(
+            directory=directory,
+            store=str(fields["store"]),
+            boot=str(fields["boot"]),
+            dev=int(fields["dev"]),
+            ino=int(fields["ino"]),
+            gen=int(fields["gen"]),
+            state=str(fields["state"]),
+            witness=None
+            if witness is None
+            else Witness(int(witness["batch"]), str(witness["h"]), int(witness["position"])),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write_index_record(fs: FileSystem, record: IndexRecord) -> None:
+    """Replace index.json durably."""
+    write_whole_file(fs, INDEX_FILE, json.dumps(asdict(record)).encode() + b"\n")
+
+
+def record_of(root: str, directory: str, store: str, boot: str, state: str, witness: Witness | None) -> IndexRecord:
+    """Describe the index in `directory` as it lies there now."""
+    dev, ino, gen = _data_identity(f"{root}/{directory}/data.mdb")
+    return IndexRecord(directory, store, boot, dev, ino, gen, state, witness)
+
+
+def with_state(record: IndexRecord, state: str, boot: str, witness: Witness | None) -> IndexRecord:
+    """Describe the same index in another state."""
+    return replace(record, state=state, boot=boot, witness=witness or record.witness)
+
+
+def judge_index(root: str, store: str, boot: str, *, distrust: bool = False) -> Judgement:
+    """Decide whether the index that index.json names may be opened.
+
+    `distrust` is the supervisor's word that the last writer died of SIGBUS, SIGSEGV or SIGABRT.
+    """
+    record = read_index_record(root)
+    if record is None:
+        return Judgement(False, "index.json is missing or damaged", None, False)
+    if record.store != store:
+        return Judgement(False, "it is another store's", None, False)
+    went_down = record.boot != boot
+    try:
+        identity = _data_identity(f"{root}/{record.directory}/data.mdb")
+    except OSError:
+        identity = None
+    if identity is None:
+        why = "its files are missing"
+    elif identity != (record.dev, record.ino, record.gen):
+        why = "its file is a copy"
+    elif record.state != "clean" and went_down:
+        why = "the machine went down while it was open"
+    elif distrust:
+        why = "the last writer died of a memory fault"
+    else:
+        return Judgement(True, "", record, went_down)
+    return Judgement(False, why, record, went_down)
+
+
+def _data_identity(path: str) -> tuple[int, int, int]:
+    """Give device, inode and the inode's generation (0 where the file system has none)."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        found = os.fstat(descriptor)
+        generation = 0
+        if sys.platform == "linux":
+            with contextlib.suppress(OSError):
+                answer = fcntl.ioctl(descriptor, _FS_IOC_GETVERSION, b"\0" * 8)
+                generation = struct.unpack("<q", answer)[0] & 0xFFFFFFFF
+        return found.st_dev, found.st_ino, generation
+    finally:
+        os.close(descriptor)
