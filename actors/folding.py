@@ -1,0 +1,171 @@
+"""What a session's events say about its turn: whether one is open, which calls wait for an answer, and how to close it.
+
+Pure: events in, state and closing events out. A state is folded from the events since the open turn's start, so it
+costs what the turn holds and not what the session does. Events of types that aren't known here, and fields of a form
+that isn't expected, change nothing: a program's own events are its own, and imports hold what others wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple
+
+TURN_START: Final = "turn/start"
+TURN_END: Final = "turn/end"
+ASSISTANT_MESSAGE: Final = "assistant/message"
+TOOL_STARTED: Final = "tool/started"
+TOOL_FINISHED: Final = "tool/finished"
+TOOL_LATE_RESULT: Final = "tool/late-result"
+
+FOLDED: Final = frozenset((TURN_START, TURN_END, ASSISTANT_MESSAGE, TOOL_STARTED, TOOL_FINISHED))
+"""The types that change a turn's state; every other is only counted."""
+
+TOOL_NOT_STARTED: Final = "TOOL_NOT_STARTED"
+"""The error of a call whose body never began: safe to make again."""
+
+TOOL_OUTCOME_UNKNOWN: Final = "TOOL_OUTCOME_UNKNOWN"
+"""The error of a call whose body began and whose end nobody saw."""
+
+OPEN_TURN: Final = "open_turn"
+"""Summary key: the seq of the open turn's start, or null."""
+
+TURNS: Final = "turns"
+"""Summary key: how many turns have begun."""
+
+Effect = Literal["read", "idempotent", "once"]
+Reason = Literal["completed", "error", "aborted", "interrupted"]
+Fate = Literal["not_started", "unknown", "retry"]
+NewEvent = tuple[str, dict[str, Any]]
+
+
+class CallFate(NamedTuple):
+    """A call that a crash left unanswered. `retry`: it had begun, and its effect allows to make it again."""
+
+    id: str
+    name: str
+    fate: Fate
+
+
+@dataclass(slots=True)
+class Call:
+    """A tool call without an answer yet; `begun` once its start is in the log."""
+
+    name: str
+    begun: bool = False
+    effect: str = "once"
+
+    @property
+    def fate(self) -> Fate:
+        """Say what an interruption now means for it."""
+        if not self.begun:
+            return "not_started"
+        return "retry" if self.effect in ("read", "idempotent") else "unknown"
+
+    @property
+    def error(self) -> str:
+        """The error its result gets when nobody answers it any more."""
+        return TOOL_OUTCOME_UNKNOWN if self.begun else TOOL_NOT_STARTED
+
+
+@dataclass(slots=True)
+class TurnState:
+    """The turn of one session as its events left it.
+
+    `open_turn` is the seq of the open turn's start, `turn` that turn's number, `turns` how many have begun, `calls`
+    the unanswered calls by id, in the order in which they appeared.
+    """
+
+    open_turn: int | None = None
+    turn: int = 0
+    turns: int = 0
+    calls: dict[str, Call] = field(default_factory=dict)
+
+    @classmethod
+    def from_summary(cls, summary: Mapping[str, Any]) -> TurnState:
+        """Begin with what a stream's summary says; the events from `open_turn` on have yet to be folded in."""
+        turns = _count(summary.get(TURNS), 0)
+        return cls(open_turn=_optional_count(summary.get(OPEN_TURN)), turn=turns, turns=turns)
+
+    def fold(self, seq: int, type: str, data: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Take the next event into account. Returns the patch that the summary needs with it, or None."""
+        if type == TURN_START:
+            return self._start(seq, data)
+        if type == TURN_END:
+            self.open_turn = None
+            self.calls.clear()
+            return {OPEN_TURN: None}
+        if type == ASSISTANT_MESSAGE:
+            for id, name in _calls_of(data):
+                self.calls.setdefault(id, Call(name))
+        elif type == TOOL_STARTED:
+            self._begin(data)
+        elif type == TOOL_FINISHED:
+            self._finish(data)
+        return None
+
+    def closing(self, reason: Reason, error: BaseException | None = None) -> list[NewEvent]:
+        """Give the events that close the open turn: a result for each unanswered call, in order, then its end.
+
+        The same state gives the same events, so that two who close after one crash write the same bytes.
+        """
+        end: dict[str, Any] = {"turn": self.turn, "reason": reason}
+        if error is not None:
+            end["error"] = {"type": type(error).__name__, "message": _text_of(error)}
+        answers = [(TOOL_FINISHED, unanswered(id, call.error)) for id, call in self.calls.items()]
+        return [*answers, (TURN_END, end)]
+
+    def fates(self) -> list[CallFate]:
+        """Tell of each unanswered call what an interruption now means for it."""
+        return [CallFate(id, call.name, call.fate) for id, call in self.calls.items()]
+
+    def _start(self, seq: int, data: Mapping[str, Any]) -> dict[str, Any]:
+        self.turn = _count(data.get("turn"), self.turns + 1)
+        self.turns = max(self.turns, self.turn)
+        self.open_turn = seq
+        self.calls.clear()
+        return {OPEN_TURN: seq, TURNS: self.turns}
+
+    def _finish(self, data: Mapping[str, Any]) -> None:
+        id = data.get("id")
+        if isinstance(id, str):
+            self.calls.pop(id, None)
+
+    def _begin(self, data: Mapping[str, Any]) -> None:
+        id = data.get("id")
+        if isinstance(id, str):
+            call = self.calls.setdefault(id, Call(str(data.get("name", ""))))
+            call.begun = True
+            call.effect = str(data.get("effect", "once"))
+
+
+def unanswered(id: str, error: str) -> dict[str, Any]:
+    """Make the result that a call gets when there is no real one."""
+    return {"id": id, "output": None, "error": error}
+
+
+_MESSAGE_CHARACTERS_MAX = 4000
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception as failure:
+        text = f"its message can't be read: {type(failure).__name__}"
+    return text if len(text) <= _MESSAGE_CHARACTERS_MAX else text[:_MESSAGE_CHARACTERS_MAX] + "…"
+
+
+def _calls_of(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    calls = data.get("tool_calls")
+    for call in calls if isinstance(calls, list | tuple) else ():
+        if isinstance(call, Mapping) and isinstance(call.get("id"), str):
+            yield call["id"], str(call.get("name", ""))
+
+
+def _count(value: object, otherwise: int) -> int:
+    found = _optional_count(value)
+    return otherwise if found is None else found
+
+
+def _optional_count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -1,0 +1,302 @@
+"""One opening of a stream: it numbers lines and keeps each until the writer has acknowledged it. No I/O.
+
+A line is added, waits for company, is sent in a *group* (one append of the protocol) and is acknowledged. At most one
+group of a stream is unanswered at a time: a group is one commit's, so a second would only wait elsewhere, and whatever
+is refused can never be overtaken by what comes after it. A patch belongs to the last line of its group, and a line with
+a key is a group of its own, so *marks* say where a group has to end.
+
+A refusal is either temporary (no space, outcome unknown: everything is kept and sent again) or final (another owner:
+what isn't stored never will be, and every call raises until the stream is opened again).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from turnkeeper.storage.errors import Conflict, Failed, Fenced, StorageError, StoreFull
+
+from .errors import SessionClosed
+
+if TYPE_CHECKING:
+    from .link import Link
+
+GROUP_BYTES_MAX = 1024 * 1024
+"""Lines of one group, in bytes; a single line may be as long. Well below a batch, so that others fit beside it."""
+
+EARLY_BYTES = 256 * 1024
+"""Lines that wait, in bytes, at which they are sent without waiting for a flush or for the window's end."""
+
+RETRY_SECONDS_FIRST = 0.2
+RETRY_SECONDS_MAX = 2.0
+"""Delays between tries after a temporary refusal: doubled each time, up to the greatest."""
+
+Entry: TypeAlias = list[Any]
+"""A group as it crosses: [stream, epoch, first, lines, patch, key, create]."""
+
+_FIRST, _LINES, _KEY, _CREATE = 2, 3, 5, 6
+
+Patch: TypeAlias = dict[str, Any]
+
+
+class OwnedStream:
+    """A stream that this process may append to, under `epoch`.
+
+    `head` is the number of the next line, `acknowledged` that of the first line that isn't known to be durable.
+    `position` is that of the last acknowledged event, None before there is one. `reservation` is the request that
+    reserved the stream, as long as nothing of it is stored; its `create` is the header that the first group brings.
+    """
+
+    __slots__ = (
+        "_lines",
+        "_link",
+        "_marks",
+        "acknowledged",
+        "asking",
+        "barred",
+        "due",
+        "epoch",
+        "failure",
+        "failures",
+        "flying",
+        "head",
+        "id",
+        "is_failure_untold",
+        "keyed_answer",
+        "leaving",
+        "position",
+        "queued",
+        "refusal",
+        "reservation",
+        "retries",
+        "sent",
+        "sent_count",
+        "timed",
+        "unsent_bytes",
+        "waiting",
+        "wake",
+        "wanted",
+    )
+
+    def __init__(self, link: Link, id: str, epoch: int, head: int, reservation: Patch | None = None) -> None:
+        self._link = link
+        self.id = id
+        self.epoch = epoch
+        self.head = head
+        self.reservation = reservation
+        self.acknowledged = head
+        self.position: int | None = None
+        self._lines: list[bytes] = []
+        self._marks: deque[tuple[int, Patch | None, str | None]] = deque()
+        self.unsent_bytes = 0
+        # The group that is unanswered, how many lines it has, and whether it is on a connection that still stands.
+        self.sent: Entry | None = None
+        self.sent_count = 0
+        self.flying = False
+        # What the link knows of it: is it in the list to be sent, has somebody asked for that, does it wait for its
+        # reservation first, has it a timer, when is it sent unasked, how often was its group refused, is it done with.
+        self.queued = False
+        self.wanted = False
+        self.asking = False
+        self.timed = False
+        self.due = 0.0
+        self.retries = 0
+        self.leaving = False
+        # What callers see: a refusal that stays; the last failure, whether it is still to be told, and their number.
+        self.refusal: Exception | None = None
+        self.failure: Exception | None = None
+        self.is_failure_untold = False
+        self.failures = 0
+        self.barred = False
+        self.keyed_answer: int | StorageError | None = None
+        self.waiting = 0
+        self.wake: Callable[[], object] | None = None
+
+    # -- What the owner does
+
+    @property
+    def takes_at_once(self) -> bool:
+        """Say whether a line can be added now: nothing to raise, no keyed line unanswered, space in the buffer."""
+        return not (self.barred or self.is_failure_untold or self.leaving or self.refusal or self._link.is_full)
+
+    @property
+    def is_settled(self) -> bool:
+        """Say whether nothing waits to be sent or answered."""
+        return self.sent is None and not self._lines and not self._marks
+
+    def add(self, line: bytes) -> int:
+        """Take the next line, encoded with the number `head`, and return that number."""
+        lines, link = self._lines, self._link
+        if not lines:
+            link.begin_window(self)
+        lines.append(line)
+        size = len(line)
+        link.buffered_bytes += size
+        self.unsent_bytes += size
+        if self.unsent_bytes >= EARLY_BYTES:
+            link.request_flush(self)
+        seq = self.head
+        self.head = seq + 1
+        return seq
+
+    def add_keyed(self, line: bytes, key: str) -> None:
+        """Take a line that is stored once for its key, alone in its group.
+
+        Until it is answered `barred` is set and no other line can be numbered: a known key gives the number back.
+        Then `keyed_answer` is the seq, or why the line was refused.
+        """
+        if self._lines and not (self._marks and self._marks[-1][0] == self.head):
+            self._marks.append((self.head, None, None))
+        self.add(line)
+        self._marks.append((self.head, None, key))
+        self.keyed_answer = None
+        self.barred = True
+        self._link.request_flush(self)
+
+    def patch(self, patch: Mapping[str, Any]) -> None:
+        """Change the summary together with the last line that was added; alone, if that one was sent already."""
+        marks = self._marks
+        if marks and marks[-1][0] == self.head and marks[-1][2] is None:
+            _, before, _ = marks.pop()
+            patch = {**(before or {}), **patch}
+        marks.append((self.head, dict(patch), None))
+
+    def unacknowledged_lines(self) -> list[bytes]:
+        """Give the lines that aren't known to be durable, in order, the first one's number being `acknowledged`."""
+        sent: bytes = self.sent[_LINES] if self.sent is not None else b""
+        return [*(line + b"\n" for line in sent.split(b"\n")[:-1]), *self._lines]
+
+    def take_failure(self) -> None:
+        """Raise what the owner must know before its next call: a refusal or close, or the failure since the last call.
+
+        A failure is told once.
+        """
+        if self.refusal is not None:
+            raise copy_of(self.refusal)
+        if self.leaving:
+            raise SessionClosed(self.id)
+        if self.is_failure_untold and self.failure is not None:
+            self.is_failure_untold = False
+            raise copy_of(self.failure)
+
+    # -- What the link does
+
+    def next_entry(self) -> Entry | None:
+        """Form the next group, the unanswered one if there is one; None if nothing waits. It counts as sent."""
+        if self.sent is not None:
+            return self.sent
+        lines = self._lines
+        first = self.head - len(lines)
+        if not self._marks and self.unsent_bytes <= GROUP_BYTES_MAX:
+            if not lines:
+                self.wanted = False
+                return None
+            count, patch, key = len(lines), None, None
+        else:
+            count, patch, key = self._cut_group(first)
+        taken = lines if count == len(lines) else lines[:count]
+        self._lines = [] if taken is lines else lines[count:]
+        self.wanted = bool(self.wanted and (self._lines or self._marks))
+        content = taken[0] if count == 1 else b"".join(taken)
+        self.unsent_bytes -= len(content)
+        create = self.reservation is not None
+        if self.reservation is not None:
+            patch = {**self.reservation["create"], **(patch or {})}
+        self.sent = entry = [self.id, self.epoch, first, content, patch, key, create]
+        self.sent_count = count
+        return entry
+
+    def _cut_group(self, first: int) -> tuple[int, Patch | None, str | None]:
+        lines = self._lines
+        count = self._marks[0][0] - first if self._marks else len(lines)
+        size = 0
+        for index in range(count):
+            size += len(lines[index])
+            if size > GROUP_BYTES_MAX and index > 0:
+                return index, None, None
+        if not self._marks:
+            return count, None, None
+        _, patch, key = self._marks.popleft()
+        return count, patch, key
+
+    def acknowledge(self, first: int, position: int) -> None:
+        """Take the answer that the group is durable, from `first` on; `position` is its last event's."""
+        entry = self._settle_group()
+        self.retries = 0
+        self.reservation = None
+        given: int = entry[_FIRST]
+        if entry[_KEY] is None:
+            self.acknowledged = given + self.sent_count
+        else:
+            if first == given:
+                self.acknowledged = given + 1
+            else:
+                self.head = given
+            self.barred = False
+            self.keyed_answer = first
+        if position and self.acknowledged > given:
+            self.position = position
+        self._notify()
+
+    def refuse(self, error: StorageError) -> None:
+        """Take the answer that the group was refused."""
+        assert self.sent is not None
+        if isinstance(error, StoreFull | Failed):
+            self.flying = False
+            self.fail(error)
+            self._link.retry_later(self, self._retry_delay())
+        elif self.sent[_KEY] is not None and not self._ends_ownership(error):
+            entry = self._settle_group()
+            self.head = entry[_FIRST]
+            self.barred = False
+            self.keyed_answer = error
+            self._notify()
+        else:
+            stored = error.stored if isinstance(error, Fenced | Conflict) else 0
+            self.acknowledged = self.sent[_FIRST] + stored
+            self.end(error)
+
+    def _ends_ownership(self, error: StorageError) -> bool:
+        # A Conflict at the very number that the keyed line would have got isn't about numbers, but about its content.
+        assert self.sent is not None
+        return isinstance(error, Fenced) or (isinstance(error, Conflict) and error.expected != self.sent[_FIRST])
+
+    def _retry_delay(self) -> float:
+        self.retries += 1
+        return min(RETRY_SECONDS_MAX, RETRY_SECONDS_FIRST * 2.0 ** (min(self.retries, 10) - 1))
+
+    def fail(self, error: Exception) -> None:
+        """Tell who waits now, else the next call, that lines couldn't be stored yet. They are kept and tried again."""
+        self.failures += 1
+        self.failure = error
+        self.is_failure_untold = not self.waiting
+        self._notify()
+
+    def end(self, refusal: Exception) -> None:
+        """Make every later call raise `refusal`; what isn't acknowledged is dropped."""
+        if self.refusal is None:
+            self.refusal = refusal
+        self._link.buffered_bytes -= self.unsent_bytes + (len(self.sent[_LINES]) if self.sent is not None else 0)
+        self._lines = []
+        self._marks.clear()
+        self.unsent_bytes = 0
+        self.sent = None
+        self.flying = self.wanted = self.barred = False
+        self._notify()
+
+    def _settle_group(self) -> Entry:
+        assert self.sent is not None
+        entry, self.sent, self.flying = self.sent, None, False
+        self._link.buffered_bytes -= len(entry[_LINES])
+        return entry
+
+    def _notify(self) -> None:
+        wake, self.wake = self.wake, None
+        if wake is not None:
+            wake()
+
+
+def copy_of(error: Exception) -> Exception:
+    """Make the error anew from its fields, so that each raising has a traceback and notes of its own."""
+    return type(error)(*error.args)
