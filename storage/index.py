@@ -404,6 +404,20 @@ class Index:
                 size += extent.size
         return found
 
+    def gaps(self, transaction: Transaction, stream: str) -> list[tuple[int, int]]:
+        """List (first seq, number) of the events below the head that no batch holds."""
+        state = self.snapshot_state(transaction, stream)
+        if state is None:
+            return []
+        summary = self.summary(transaction, stream)
+        due = int(summary.get("parent_seq") or 0)
+        found = []
+        for extent in self._all_extents(transaction, state, 0):
+            if extent.first > due:
+                found.append((due, extent.first - due))
+            due = extent.first + extent.events
+        return [*found, (due, state.head - due)] if state.head > due else found
+
     def _all_extents(self, transaction: Transaction, state: StreamState, start: int) -> Iterator[Extent]:
         """Walk a stream's extents in order, from the block that holds `start` on."""
         if start < state.first:

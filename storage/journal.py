@@ -280,6 +280,11 @@ class Journal:
             raise NotFound(id)
         return row
 
+    def missing(self, id: str) -> list[tuple[int, int]]:
+        """List (first seq, number) of a damaged stream's events that no batch holds any more."""
+        with self._index.reading() as snapshot:
+            return self._index.gaps(snapshot, id)
+
     def statistics(self) -> dict[str, int]:
         """Count what the journal holds: batches, events, streams, and where the next batch goes."""
         with self._index.reading() as snapshot:

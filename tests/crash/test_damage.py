@@ -1,0 +1,230 @@
+"""Damage to bytes that were acknowledged: always reported, never hiding what is good beside it."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from turnkeeper.storage import journal as journal_module
+from turnkeeper.storage.reading import open_reader
+from turnkeeper.storage.requests import Append, StreamRow
+from turnkeeper.storage.verify import Verification, verify
+
+from ..stores import StoreInTest, appended, create, event, lines, new_store
+
+STREAMS = ("a", "b", "c")
+
+
+@pytest.fixture
+def three_segments(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreInTest]:
+    """A cleanly closed store of three segments, some ten batches, three streams."""
+    monkeypatch.setattr(journal_module, "SEGMENT_BYTES", 2500)
+    with new_store(memory_path / "store") as store:
+        journal = store.open()
+        journal.commit([create(stream, lines(stream, 0, 2)) for stream in STREAMS])
+        step = in_third = 0
+        while in_third < 3:
+            step += 1
+            in_third += journal.statistics()["segment"] == 3
+            some = [stream for number, stream in enumerate(STREAMS) if (step + number) % 3]
+            heads = {stream: journal.row(stream).head for stream in some}
+            journal.commit([Append(stream, 1, head, lines(stream, head, 2)) for stream, head in heads.items()])
+            journal.between_commits()
+        store.close()
+        for number in (1, 2, 3):
+            store.segment(number).write_bytes(store.content(number))  # a sealed file is only its batches
+        assert not store.segment(4).exists()
+        yield store
+
+
+def _read_all(path: Path) -> dict[str, dict[int, bytes]]:
+    """Read what can be read of every stream, by seq, without an index."""
+    reader = open_reader(str(path))
+    try:
+        found: dict[str, dict[int, bytes]] = {}
+        for row in reader.rows(1000):
+            page = reader.read(row.id, limit=100_000)
+            found[row.id] = {stored.seq: stored.line for stored in page.events}
+            gaps = {seq for gap in page.missing for seq in range(gap.first, gap.first + gap.events)}
+            assert gaps | found[row.id].keys() == set(range(page.head)), (
+                "each number below the head is given or missing"
+            )
+        return found
+    finally:
+        reader.close()
+
+
+def _damaged_copies(
+    store: StoreInTest, tmp: Path, damage: Callable[[bytes, random.Random], bytes], rounds: int, seed: int
+) -> Iterator[tuple[StoreInTest, int]]:
+    rng = random.Random(seed)
+    for number in range(rounds):
+        copy = store.copy_to(tmp / f"copy-{number}")
+        segment = rng.choice((1, 2, 3))
+        copy.segment(segment).write_bytes(damage(copy.segment(segment).read_bytes(), rng))
+        try:
+            yield copy, segment
+        finally:
+            copy.end()
+            shutil.rmtree(copy.path)
+
+
+def _flip(content: bytes, rng: random.Random) -> bytes:
+    place = rng.randrange(len(content))
+    return content[:place] + bytes([content[place] ^ (1 << rng.randrange(8))]) + content[place + 1 :]
+
+
+def _drop(content: bytes, rng: random.Random) -> bytes:
+    place = rng.randrange(len(content))
+    return content[:place] + content[place + rng.randrange(1, 400) :]
+
+
+def _zero(content: bytes, rng: random.Random) -> bytes:
+    place = rng.randrange(len(content)) // 512 * 512
+    return content[:place] + bytes(min(512, len(content) - place)) + content[place + 512 :]
+
+
+def _repeat(content: bytes, rng: random.Random) -> bytes:
+    begin, end = sorted(rng.randrange(len(content)) for _ in range(2))
+    return content[:end] + content[begin:end] + content[end:]
+
+
+def _insert(content: bytes, rng: random.Random) -> bytes:
+    place = rng.randrange(len(content))
+    return content[:place] + rng.randbytes(rng.randrange(1, 40)) + content[place:]
+
+
+def _cut(content: bytes, rng: random.Random) -> bytes:
+    return content[: rng.randrange(len(content))]
+
+
+@pytest.mark.parametrize("damage", [_flip, _drop, _zero, _repeat, _insert, _cut])
+def test_damage_anywhere_is_reported_and_hides_nothing_else(
+    three_segments: StoreInTest, memory_path: Path, damage: Callable[[bytes, random.Random], bytes]
+) -> None:
+    """Each answer is the same as before or reported: every event given is the true one, every missing one is said."""
+    whole = _read_all(three_segments.path)
+    events = sum(map(len, whole.values()))
+    for copy, _ in _damaged_copies(three_segments, memory_path, damage, 60, seed=7):
+        verification = verify(str(copy.path))
+        for index in ("kept", "deleted"):
+            if index == "deleted":
+                copy.delete_index()
+            found = _read_all(copy.path)
+            for stream, by_seq in found.items():
+                assert all(whole[stream].get(seq) == line for seq, line in by_seq.items())
+            lost = events - sum(map(len, found.values()))
+            assert lost == 0 or _is_reported(verification), (damage.__name__, lost)
+
+
+def _is_reported(verification: Verification) -> bool:
+    return bool(verification.damaged) or verification.torn_tail is not None
+
+
+def test_verify_names_segment_offset_streams_and_numbers(three_segments: StoreInTest) -> None:
+    """A flipped byte in an event damages that stream's run alone, and verify says where and what."""
+    content = three_segments.segment(2).read_bytes()
+    line = next(part for part in content.split(b"\n") if part.startswith(b'{"stream":"b"'))
+    place = content.index(line)
+    three_segments.segment(2).write_bytes(content[: place + 60] + b"#" + content[place + 61 :])
+    (finding,) = verify(str(three_segments.path)).damaged
+    assert (finding.kind, finding.segment) == ("damaged events", "00000002.jsonl")
+    assert finding.offset <= place < finding.offset + finding.length
+    seq = int(line.split(b",")[1].removeprefix(b'"seq":'))
+    assert finding.streams == {"b": [(seq, 2)]}
+    found = _read_all(three_segments.path)
+    assert len(found["b"]) == max(found["b"]) + 1 - 2
+
+
+@pytest.mark.parametrize(
+    ("spoil", "kind"),
+    [
+        (lambda store: store.segment(2).unlink(), "missing batches"),
+        (lambda store: store.segment(2).write_bytes(b""), "segment line"),
+        (
+            lambda store: store.segment(2).write_bytes(
+                store.segment(2).read_bytes().replace(store.description.store.encode(), b"0" * 36)
+            ),
+            "segment line",
+        ),
+        (lambda store: store.segment(2).write_bytes(store.segment(2).read_bytes()[:-40]), "lost end"),
+        (lambda store: shutil.copy(store.segment(1), store.segment(4)), "repeated batch"),
+        (
+            lambda store: store.segment(2).write_bytes(
+                store.segment(2).read_bytes().replace(b'}}\n{"$batch"', b'}}{"$batch"', 1)
+            ),
+            "damaged batch",
+        ),
+    ],
+)
+def test_each_kind_of_damage_has_its_own_finding(
+    three_segments: StoreInTest, spoil: Callable[[StoreInTest], object], kind: str
+) -> None:
+    """A missing, emptied, relabelled, cut or repeated segment, and two records glued on a line, are told apart."""
+    spoil(three_segments)
+    assert kind in {finding.kind for finding in verify(str(three_segments.path)).damaged}
+
+
+def test_a_foreign_segment_is_reported_and_left_alone(three_segments: StoreInTest, memory_path: Path) -> None:
+    """Another store's file among ours: its batches aren't served, its number isn't reused, its bytes aren't touched."""
+    with new_store(memory_path / "other") as other:
+        appended(other.open(), create("z", event("z", 0)))
+        other.close()
+        shutil.copy(other.segment(1), three_segments.segment(7))
+    foreign = three_segments.segment(7).read_bytes()
+    journal = three_segments.open()
+    assert "foreign segment" in {finding.kind for finding in journal.report.findings}
+    assert journal.statistics()["segment"] == 8
+    appended(journal, Append("a", 1, journal.row("a").head, event("a", journal.row("a").head)))
+    assert "z" not in three_segments.events()
+    three_segments.close()
+    assert three_segments.segment(7).read_bytes() == foreign
+    journal = three_segments.open()
+    assert journal.statistics()["segment"] == 8
+
+
+def test_heads_survive_damage_and_a_later_loss_of_the_index(three_segments: StoreInTest) -> None:
+    """The last batch, which the index saw, is destroyed: its numbers are never given again, with or without index."""
+    heads = {row.id: row.head for row in _rows(three_segments)}
+    content = three_segments.content(3)
+    last = content.rindex(b'{"$batch"')
+    three_segments.segment(3).write_bytes(content[:last] + b"#" * (len(content) - last))
+    journal = three_segments.open()
+    assert any(finding.kind == "damaged batch" for finding in journal.report.findings)
+    assert {stream: journal.row(stream).head for stream in STREAMS} == heads
+    appended(journal, Append("a", 1, heads["a"], event("a", heads["a"])))
+    three_segments.kill()
+    three_segments.delete_index()
+    journal = three_segments.open()
+    assert journal.row("a").head == heads["a"] + 1
+
+
+def test_damage_found_at_opening_is_declared_in_the_journal(three_segments: StoreInTest) -> None:
+    """A stream with missing events is marked so by a batch, and what is missing is named by number."""
+    content = three_segments.segment(2).read_bytes()
+    header = content.index(b'{"$batch"')
+    three_segments.segment(2).write_bytes(content[: header + 30] + b"#" + content[header + 31 :])
+    three_segments.delete_index()
+    journal = three_segments.open()
+    damaged = [stream for stream in STREAMS if journal.row(stream).summary.get("damaged")]
+    assert damaged
+    for stream in damaged:
+        assert journal.missing(stream)
+    three_segments.kill()
+    three_segments.delete_index()
+    batches = three_segments.content(3).count(b'{"$batch"')
+    journal = three_segments.open()
+    assert [stream for stream in STREAMS if journal.row(stream).summary.get("damaged")] == damaged
+    assert three_segments.content(3).count(b'{"$batch"') == batches, "what was declared once isn't declared again"
+
+
+def _rows(store: StoreInTest) -> list[StreamRow]:
+    reader = open_reader(str(store.path))
+    try:
+        return reader.rows(100)
+    finally:
+        reader.close()
