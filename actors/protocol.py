@@ -46,8 +46,9 @@ REBUILD, REBUILT = "rebuild", "rebuilt"
 
 OPENING: Final = "opening"
 SERVING: Final = "serving"
+PROGRESS: Final = "progress"
 
-OPEN, WATCH, STATISTICS = "open", "watch", "statistics"
+OPEN, RELEASE, WATCH, STATISTICS = "open", "release", "watch", "statistics"
 
 _CLASSES: Final[dict[str, type[StorageError]]] = {
     each.__name__: each

@@ -23,7 +23,15 @@ MAY_IMPORT = {
     "actors/*": {"turnkeeper", "runtime", "storage"},
     "benchmarks/*": {"turnkeeper", "actors", "runtime", "storage"},
 }
-OWN_PROCESSES = ["actors/node.py", "actors/writer.py", "actors/*_main.py", "runtime/worker_main.py", "benchmarks/*"]
+OWN_PROCESSES = [
+    "actors/node.py",
+    "actors/writer.py",
+    "actors/writer_keeper.py",
+    "actors/peers.py",
+    "actors/*_main.py",
+    "runtime/worker_main.py",
+    "benchmarks/*",
+]
 ONLY_IN = {
     "asyncio": [],
     "lmdb": ["storage/index.py"],

@@ -1,0 +1,67 @@
+"""A store's directory as those see it who don't serve it: held open, so that its path may be long, or change.
+
+Sockets are reached through the directory's descriptor, and the lock is only asked about. Blocking calls that don't
+block: nothing here waits for another process. No event loop is imported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+
+from turnkeeper.storage import lock
+from turnkeeper.storage.store import STORE_FILE, WRITER_FILE, check_directory
+
+_DESCRIPTORS = "/proc/self/fd"
+
+
+class StoreDirectory:
+    """An open directory; `descriptor` is valid until `close`."""
+
+    def __init__(self, path: str) -> None:
+        """Open the directory at `path`. Raises StoreMissing or StoreRefused where there can't be a store."""
+        check_directory(path)
+        self.path = path
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def connect(self, name: str) -> socket.socket:
+        """Connect to one of the store's sockets and return the connection, non-blocking.
+
+        It may still be waiting in the backlog of a process that never takes it: only a hello counts. Raises OSError
+        where nobody listens (FileNotFoundError, ConnectionRefusedError) or too many wait (BlockingIOError).
+        """
+        root = f"{_DESCRIPTORS}/{self.descriptor}" if os.path.isdir(_DESCRIPTORS) else self.path
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            connection.connect(f"{root}/{name}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def is_held(self) -> bool:
+        """Say whether a process holds the store's lock: it serves, starts, ends or is stuck. Free: all are dead."""
+        try:
+            store_file = os.open(STORE_FILE, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.descriptor)
+        except FileNotFoundError:
+            return False
+        try:
+            return lock.is_held(store_file)
+        finally:
+            os.close(store_file)
+
+    def last_writer(self) -> int | None:
+        """Return the pid of the last writer, living or not, as it wrote it down; None if nobody did."""
+        try:
+            file = os.open(WRITER_FILE, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.descriptor)
+            with open(file, "rb") as content:
+                return int(json.load(content)["pid"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def close(self) -> None:
+        """Give the descriptor up; closing again is no error."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1

@@ -1,0 +1,295 @@
+"""Join a store: reach its node, or start one, and be counted as its client. On anyio, for any host's loop.
+
+The opening loop is the same for the first opening, for coming back after the node died and for taking over. Only the
+node's hello counts, and only `attached` makes a client: whatever breaks before that is tried again until the patience
+is over. A node that was started here is this process's child and is reaped here, or by a daemon thread when it goes on
+for others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import time
+from typing import Any
+
+import anyio
+
+from turnkeeper.runtime.frames import FrameError
+from turnkeeper.runtime.identity import process_state
+from turnkeeper.runtime.processes import ChildProcess, describe_exit, died_by_signal, read_line
+from turnkeeper.storage.errors import StorageError, StoreMissing, StoreRefused
+from turnkeeper.storage.lock import store_is_held
+from turnkeeper.storage.store import describe
+
+from . import launch, protocol
+from .directory import StoreDirectory
+from .errors import NodeNotAnswering
+from .frame_socket import FrameSocket, peer_of
+from .opening_loop import OpeningLoop, Pause, StartCandidate
+from .protocol import NODE_LOG, NODE_SOCKET, PATIENCE_SECONDS, WRITER_SOCKET, check_hello, error_from_wire
+
+_BROKEN = (OSError, FrameError, anyio.ClosedResourceError)
+"""What a connection that ended, or a wait that took too long, raises."""
+
+_LAST_WORDS_MAX = 500
+
+
+class Attachment:
+    """A place among a node's clients, held by a connection. `hello` is the newest that the node said of itself."""
+
+    def __init__(self, directory: StoreDirectory, frames: FrameSocket, hello: dict[str, Any]) -> None:
+        self.directory = directory
+        self.hello = hello
+        self.child: ChildProcess | None = None
+        self._frames = frames
+        self._heard = time.monotonic()
+
+    async def attach(self, name: str) -> None:
+        """Ask to be counted; the answer is one of what `receive` returns. Raises OSError."""
+        await self._frames.send({"op": protocol.ATTACH, "name": name})
+
+    async def receive(self) -> dict[str, Any] | None:
+        """Wait for the next thing that the node says, mostly its state; None when it has ended. Cancelling is harmless.
+
+        Raises a StorageError when the node says why it can't serve the store any more.
+        """
+        try:
+            message = await self._frames.receive()
+        except _BROKEN:
+            return None
+        if not isinstance(message, dict):
+            return None
+        if message.get("op") == protocol.ERROR:
+            raise error_from_wire(message)
+        if message.get("op") == protocol.STATE:
+            self.hello = message
+            self._heard = time.monotonic()
+        return message
+
+    async def reach_writer(self, patience: float = PATIENCE_SECONDS) -> tuple[FrameSocket, dict[str, Any]]:
+        """Connect to the writer and return the connection and its hello.
+
+        A writer that isn't there now is waited for: the listening socket is the node's. The patience, in seconds,
+        begins anew with each thing that `receive` hears meanwhile. Cancelling gives the connection up.
+
+        Raises:
+            OSError: The connection broke before the hello; try again while the node lives, after a pause.
+            NodeNotAnswering: Nothing was heard for too long.
+            VersionMismatch: The writer speaks another protocol.
+        """
+        frames = FrameSocket(self.directory.connect(WRITER_SOCKET), anyio)
+        begun = time.monotonic()
+        try:
+            while (left := max(begun, self._heard) + patience - time.monotonic()) > 0:
+                with anyio.move_on_after(left):
+                    hello = await frames.receive()
+                    if hello is None:
+                        raise ConnectionResetError("the writer ended before its hello")
+                    return frames, check_hello(hello)
+            raise _not_answering(self.hello.get("writer") or self.hello.get("pid"))
+        except BaseException:
+            frames.close()
+            raise
+
+    async def leave(self) -> None:
+        """Say goodbye; when this was the last client, wait for the node's end. Closes the attachment.
+
+        It may take as long as the node takes to end: bound it by a deadline. Cancelled, it is closed all the same.
+        """
+        try:
+            await self._frames.send({"op": protocol.BYE})
+            while (message := await self._frames.receive()) is not None:
+                if message.get("op") == protocol.STAYING:
+                    break
+            else:
+                if self.child is not None:
+                    await self.child.wait()
+        except _BROKEN:
+            pass
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Give the place up; a node that is this process's child is reaped, now or when it ends. Again is no error."""
+        self._frames.close()
+        self.directory.close()
+        child, self.child = self.child, None
+        if child is not None:
+            child.leave()
+
+
+async def join(
+    path: str,
+    *,
+    create: bool,
+    durability: str | None = None,
+    patience: float = PATIENCE_SECONDS,
+    first: bool = True,
+    name: str | None = None,
+) -> Attachment:
+    """Become a client of the node of the store at `path`, absolute, and return when the store is served.
+
+    With `create` a missing store is made, though not its parents. `durability` is "fsync" or "os", None for what the
+    store has. `patience` is in seconds and begins anew whenever the node says that it is opening the store. Not
+    `first` is who comes back: it lets others go first. `name` is what `status` shows. Cancelling leaves nothing but a
+    node that ends by itself when nobody comes.
+
+    Raises:
+        StoreMissing, StoreRefused, NewerFormat: There can be no store here, with the reason.
+        VersionMismatch: The node speaks another protocol.
+        NodeNotAnswering: Nobody answered before the patience was over, or nobody stayed alive.
+        StorageError: The store's own error, where it can't be opened.
+    """
+    return await _Joining(path, create, durability, patience, first, name).run()
+
+
+class _Joining:
+    """One run of the opening loop."""
+
+    def __init__(
+        self, path: str, create: bool, durability: str | None, patience: float, first: bool, name: str | None
+    ) -> None:
+        self._path = path
+        self._create = create
+        self._durability = durability
+        self._name = name or os.path.basename(sys.argv[0]) or "python"
+        self._loop = OpeningLoop(first=first, patience=patience, clock=time.monotonic, chance=random.random)
+        self._child: ChildProcess | None = None
+        self._serving_pid: int | None = None
+
+    async def run(self) -> Attachment:
+        if not self._create:
+            describe(self._path)
+        try:
+            while True:
+                attachment = await self._attempt()
+                if attachment is not None:
+                    return attachment
+                self._look_after_child()
+                step = self._loop.next_step(is_held=store_is_held(self._path))
+                if isinstance(step, Pause):
+                    await anyio.sleep(step.seconds)
+                elif isinstance(step, StartCandidate):
+                    await self._start_candidate()
+                else:
+                    raise self._out_of_patience()
+        finally:
+            if self._child is not None:
+                self._child.leave()
+
+    # -- One attempt
+
+    async def _attempt(self) -> Attachment | None:
+        """Try to become a client of whoever listens; None if that failed in a way that may pass."""
+        try:
+            directory = StoreDirectory(self._path)
+        except StoreMissing:
+            return None
+        try:
+            connection = directory.connect(NODE_SOCKET)
+        except OSError:
+            directory.close()
+            return None
+        self._serving_pid = peer_of(connection)[0]
+        frames = FrameSocket(connection, anyio)
+        try:
+            attachment = Attachment(directory, frames, await self._hear_hello(frames))
+            await attachment.attach(self._name)
+            await self._wait_until_served(attachment)
+        except BaseException as error:
+            frames.close()
+            directory.close()
+            if isinstance(error, _BROKEN):
+                return None
+            raise
+        attachment.child, self._child = self._child, None
+        return attachment
+
+    async def _hear_hello(self, frames: FrameSocket) -> dict[str, Any]:
+        with anyio.fail_after(self._loop.remaining()):
+            hello = await frames.receive()
+        if hello is None:
+            raise ConnectionResetError("the node ended before its hello")
+        return check_hello(hello)
+
+    async def _wait_until_served(self, attachment: Attachment) -> None:
+        """Wait until this is a client and the writer serves; as long as the node says that it is opening the store."""
+        if self._durability is not None and self._durability != describe(self._path).durability:
+            raise StoreRefused(
+                self._path, f"the store wasn't made with durability {self._durability!r}; open it without"
+            )
+        attached = False
+        while not attached or attachment.hello["state"] != protocol.SERVING:
+            if attachment.hello["state"] == protocol.ENDING:
+                raise ConnectionResetError("the node is ending")
+            if attachment.hello["state"] == protocol.OPENING:
+                self._loop.hear()
+            with anyio.fail_after(self._loop.remaining()):
+                message = await attachment.receive()
+            if message is None:
+                raise ConnectionResetError("the node ended")
+            attached = attached or message.get("op") == protocol.ATTACHED
+
+    # -- The candidate
+
+    async def _start_candidate(self) -> None:
+        """Start a process that may become the node, and hear its word. Raises the error that it says."""
+        popen = launch.start_candidate(self._path, create=self._create, durability=self._durability)
+        child = ChildProcess(popen)
+        try:
+            with anyio.move_on_after(self._loop.remaining()):
+                assert popen.stdout is not None
+                word, last_words = await _hear_word(popen.stdout.fileno())
+                if word == "ready":
+                    if self._child is not None:
+                        self._child.leave()
+                    self._child = child
+                    return
+                code = await child.wait()
+                if word.startswith("error "):
+                    raise error_from_wire(json.loads(word.removeprefix("error ")))
+                if word != "busy" and code and died_by_signal(code) is None:
+                    raise StoreRefused(self._path, f"its node {describe_exit(code)}: {last_words}")
+        finally:
+            if child is not self._child:
+                child.leave()
+
+    def _look_after_child(self) -> None:
+        """Reap the node that was started here, if it has ended. Raises StoreRefused if it fell ill by itself."""
+        if self._child is not None and self._child.poll():
+            code = self._child.returncode
+            self._child.close()
+            self._child = None
+            if code and died_by_signal(code) is None:
+                raise StoreRefused(self._path, f"its node {describe_exit(code)}; {NODE_LOG} there says why")
+
+    def _out_of_patience(self) -> StorageError:
+        try:
+            directory = StoreDirectory(self._path)
+        except StorageError as error:
+            return error
+        pid = self._serving_pid or directory.last_writer()
+        directory.close()
+        return _not_answering(pid)
+
+
+async def _hear_word(pipe: int) -> tuple[str, str]:
+    """Read what a candidate says until it has said its word; return that, empty if it died before, and the rest."""
+    os.set_blocking(pipe, False)
+    said = b""
+    while True:
+        content = await read_line(pipe)
+        said += content
+        for line in said.decode(errors="replace").splitlines():
+            if line in ("ready", "busy") or line.startswith("error {"):
+                return line, ""
+        if not content.endswith(b"\n"):
+            return "", " ".join(said.decode(errors="replace").split())[-_LAST_WORDS_MAX:]
+
+
+def _not_answering(pid: int | None) -> NodeNotAnswering:
+    state = "unknown" if pid is None else process_state(pid)
+    return NodeNotAnswering(None, "none stayed alive") if state == "gone" else NodeNotAnswering(pid, state)

@@ -1,0 +1,91 @@
+"""Start our own processes: the node's candidate and the writer.
+
+Each is `python -P FILE` in a process session of its own, with one line of JSON (its boot) on stdin, a pipe as stdout,
+few variables in its environment and no descriptor but those named here. The file finds its package by its own place;
+the starter's import path comes last, so what lies in a host's directory can't shadow the standard library, installed
+packages or turnkeeper itself. Standard library only; nothing here waits for a process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from turnkeeper.storage.errors import StoreRefused
+
+from .protocol import PROTOCOL, VERSION
+
+_NODE_FILE = Path(__file__).with_name("node_main.py")
+_WRITER_FILE = Path(__file__).with_name("writer_main.py")
+_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
+_KEPT_PREFIXES = ("LC_", "TURNKEEPER_")
+
+
+def start_candidate(path: str, *, create: bool, durability: str | None) -> subprocess.Popen[bytes]:
+    """Start a process that becomes the node of the store at `path`, absolute, if nobody holds the store's lock.
+
+    The first line that it says is its word: `ready`, `busy`, or `error` with the error's wire form as JSON.
+    Raises StoreRefused where no process can be started.
+    """
+    boot = {"protocol": PROTOCOL, "version": VERSION, "path": path, "create": create, "durability": durability}
+    try:
+        candidate = _start(_NODE_FILE, cwd="/", stderr=subprocess.STDOUT)
+    except OSError as error:
+        raise StoreRefused(path, f"its node can't be started ({error.strerror or error})") from error
+    _send_boot(candidate, boot)
+    assert candidate.stdin is not None
+    candidate.stdin.close()
+    return candidate
+
+
+def start_writer(
+    path: str, store: str, *, store_file: int, listener: int, distrust_index: bool
+) -> subprocess.Popen[bytes]:
+    """Start the writer in the present directory, the store's; closing its stdin is the order to end.
+
+    `path` and `store`, the UUID, are what it calls itself by. It inherits `store_file`, which carries the lock, and the
+    listening socket. Raises OSError where no process can be started.
+    """
+    writer = _start(_WRITER_FILE, pass_fds=(store_file, listener))
+    _send_boot(writer, {"path": path, "store": store, "listener": listener, "distrust_index": distrust_index})
+    return writer
+
+
+def _start(
+    file: Path, *, cwd: str | None = None, stderr: int | None = None, pass_fds: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    if not sys.executable:
+        raise OSError("this Python doesn't know its own executable")
+    return subprocess.Popen(
+        [sys.executable, "-P", os.fspath(file)],
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        pass_fds=pass_fds,
+        cwd=cwd,
+        env=_environment(),
+        start_new_session=True,
+        umask=0o077,
+    )
+
+
+def _send_boot(process: subprocess.Popen[bytes], boot: Mapping[str, Any]) -> None:
+    """Write the boot line. A process that died before reading it is found dead by whoever waits for its word."""
+    assert process.stdin is not None
+    line = json.dumps({**boot, "import_path": [each for each in sys.path if os.path.isabs(each)]}).encode() + b"\n"
+    with contextlib.suppress(BrokenPipeError):
+        while line:
+            line = line[process.stdin.write(line) :]
+
+
+def _environment() -> dict[str, str]:
+    return {
+        name: value for name, value in os.environ.items() if name in _KEPT_VARIABLES or name.startswith(_KEPT_PREFIXES)
+    }

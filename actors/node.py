@@ -1,0 +1,297 @@
+"""The node: serves one store by keeping its writer alive and knowing who has the store open.
+
+One process per store, the first of the two that hold the store's lock. It lives while a client is attached, or until
+TERM or `stop` ends it, and ends its writer in order before itself. A client is gone when its connection ends *or* its
+process does: forked children keep a connection open. The node touches no byte of the journal, and all that it knows
+dies with it: clients come back by the opening loop.
+
+Runs on trio, in a process of its own, with the store as its working directory.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import trio
+
+from turnkeeper.runtime.frames import FrameError, encode_frame
+from turnkeeper.storage.errors import StorageError
+from turnkeeper.storage.store import STORE_FILE, StoreDescription
+
+from . import launch, protocol
+from .frame_socket import FrameSocket
+from .node_log import log
+from .peers import Peer, stop_listening, welcome
+from .writer_keeper import WriterKeeper
+
+LOOK_SECONDS = 1.0
+"""How often the node looks whether the store that it opened still stands at its place."""
+
+STATISTICS_SECONDS = 2.0
+"""How long `status` waits for the writer's figures."""
+
+
+class Visitor(Peer):
+    """A connection to the node. It is a client once it has attached; one that `serves` doesn't keep `stop` off."""
+
+    attached = False
+    serves = False
+    name = ""
+
+    def __init__(self, connection: socket.socket, nursery: trio.Nursery, state: Callable[[], bytes]) -> None:
+        super().__init__(connection, nursery)
+        self._state = state
+        self._is_state_owed = False
+
+    def tell_state(self) -> None:
+        """Tell it the state; one who is behind is told the newest one when it has read what waits for it."""
+        if self.is_behind:
+            self._is_state_owed = True
+        else:
+            self.tell(self._state())
+
+    def caught_up(self) -> None:
+        if self._is_state_owed:
+            self._is_state_owed = False
+            self.tell(self._state())
+
+
+class Node:
+    """What the node knows: its store, its writer and its visitors."""
+
+    def __init__(
+        self,
+        path: str,
+        description: StoreDescription,
+        store_file: int,
+        node_listener: socket.socket,
+        writer_listener: socket.socket,
+        writer: subprocess.Popen[bytes],
+    ) -> None:
+        self._path = path
+        self._description = description
+        self._store_file = store_file
+        self._listener = node_listener
+        self._since = time.time_ns() // 1_000_000
+        self._visitors: set[Visitor] = set()
+        self._ending = trio.Event()
+
+        def start_writer(distrust_index: bool) -> subprocess.Popen[bytes]:
+            return launch.start_writer(
+                path,
+                description.store,
+                store_file=store_file,
+                listener=writer_listener.fileno(),
+                distrust_index=distrust_index,
+            )
+
+        self._writer = WriterKeeper(path, writer, start_writer, self._tell_state)
+
+    async def run(self) -> None:
+        """Serve until the last client has left, TERM, `stop` or the store's disappearance; then end the writer."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            nursery.start_soon(welcome, self._listener, self._path, self._receive, nursery)
+            for task in (self._obey_term, self._keep_writer, self._watch_store, self._expect_a_client):
+                nursery.start_soon(task)
+            await self._ending.wait()
+            self._tell_state()
+            stop_listening(self._listener)
+            await self._writer.end()
+            nursery.cancel_scope.cancel()
+
+    def _end(self, why: str) -> None:
+        if not self._ending.is_set():
+            log(f"the node ends: {why}")
+            self._ending.set()
+
+    # -- What makes it end
+
+    async def _obey_term(self) -> None:
+        with trio.open_signal_receiver(signal.SIGTERM) as signals:
+            async for _ in signals:
+                self._end("SIGTERM")
+
+    async def _keep_writer(self) -> None:
+        refusal = await self._writer.run()
+        if refusal is not None:
+            for visitor in self._visitors:
+                visitor.tell(encode_frame({"op": protocol.ERROR, **protocol.error_to_wire(refusal)}))
+            self._end(str(refusal))
+
+    async def _watch_store(self) -> None:
+        """End when the store was removed, or others stand at its place: what is written here may be lost to all."""
+        socket_inode = os.stat(protocol.NODE_SOCKET).st_ino
+        while True:
+            await trio.sleep(LOOK_SECONDS)
+            if not self._stands(socket_inode):
+                self._end("the store was removed or replaced")
+
+    def _stands(self, socket_inode: int) -> bool:
+        own = os.fstat(self._store_file)
+        try:
+            found = os.stat(STORE_FILE)
+            same = (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
+            return same and os.stat(protocol.NODE_SOCKET).st_ino == socket_inode and os.stat(".").st_nlink > 0
+        except FileNotFoundError:
+            return False
+
+    async def _expect_a_client(self) -> None:
+        """End when nobody has attached for a while: whoever started this node has died."""
+        await trio.sleep(protocol.PATIENCE_SECONDS)
+        if not self._clients():
+            self._end("nobody came")
+
+    def _clients(self) -> list[Visitor]:
+        return [each for each in self._visitors if each.attached]
+
+    # -- Visitors
+
+    async def _receive(self, connection: socket.socket) -> None:
+        """Greet a visitor and answer it until its connection ends or its process does."""
+        visitor = Visitor(connection, self._nursery, self._state_frame)
+        self._visitors.add(visitor)
+        visitor.tell(encode_frame(self._hello(protocol.HELLO)))
+        async with trio.open_nursery() as nursery:
+            for task in (self._answer_all, _wait_for_process):
+                nursery.start_soon(_then_cancel, nursery.cancel_scope, task, visitor)
+        if self._ending.is_set():
+            return  # all connections end together, with this process
+        self._visitors.discard(visitor)
+        visitor.frames.close()
+        if visitor.attached and not self._clients():
+            self._end("the last client is gone")
+
+    async def _answer_all(self, visitor: Visitor) -> None:
+        try:
+            while messages := await visitor.frames.receive_all():
+                for message in messages:
+                    visitor.tell(encode_frame(await self._answer(visitor, message)))
+                await visitor.wait_drained()
+        except FrameError as error:
+            visitor.tell(encode_frame({"op": protocol.ERROR, **protocol.error_to_wire(StorageError(error.reason))}))
+
+    async def _answer(self, visitor: Visitor, message: Any) -> dict[str, Any]:
+        """Do what a visitor asks and return the answer. Raises FrameError for what is no request."""
+        match message:
+            case {"op": protocol.ATTACH, "name": str(name)}:
+                visitor.name, visitor.serves, visitor.attached = name, bool(message.get("serves")), True
+                return {"op": protocol.ATTACHED}
+            case {"op": protocol.BYE}:
+                return self._take_leave(visitor)
+            case {"op": protocol.STATUS}:
+                return await self._status()
+            case {"op": protocol.STOP}:
+                return self._stop()
+            case {"op": protocol.REBUILD}:
+                return {"op": protocol.REBUILT, "report": await self._writer.rebuild()}
+            case _:
+                raise FrameError(f"what was sent is no request to a node: {message!r:.100}")
+
+    def _take_leave(self, visitor: Visitor) -> dict[str, Any]:
+        was_attached, visitor.attached = visitor.attached, False
+        if self._clients() or not was_attached:
+            return {"op": protocol.STAYING}
+        self._end("the last client has left")
+        return {"op": protocol.ENDING}
+
+    def _stop(self) -> dict[str, Any]:
+        clients = [{"pid": each.pid, "name": each.name} for each in self._clients() if not each.serves]
+        if clients:
+            return {"op": protocol.REFUSED, "clients": clients}
+        self._end("it was told to stop")
+        return {"op": protocol.STOPPING}
+
+    async def _status(self) -> dict[str, Any]:
+        figures = await _ask_writer()
+        clients = [{"pid": each.pid, "name": each.name} for each in self._clients() if not each.serves]
+        return {
+            "op": protocol.STATUS,
+            "pids": {"node": os.getpid(), "writer": self._writer.pid, "spawner": None, "shims": []},
+            "since": self._since,
+            "clients": len(clients),
+            "attached": clients,
+            "state": self._state(),
+            "position": figures.get("position"),
+            "sessions": figures.get("sessions"),
+            "tasks": None,
+            "queue_bytes": figures.get("queue_bytes"),
+            "flush_ms": figures.get("flush_ms", {"p50": None, "p99": None}),
+        }
+
+    # -- What it tells
+
+    def _state(self) -> str:
+        return protocol.ENDING if self._ending.is_set() else self._writer.state
+
+    def _hello(self, op: str) -> dict[str, Any]:
+        return {
+            "op": op,
+            "protocol": protocol.PROTOCOL,
+            "version": protocol.VERSION,
+            "pid": os.getpid(),
+            "store": self._description.store,
+            "state": self._state(),
+            "progress": self._writer.progress,
+            "writer": self._writer.pid,
+        }
+
+    def _state_frame(self) -> bytes:
+        return encode_frame(self._hello(protocol.STATE))
+
+    def _tell_state(self) -> None:
+        for visitor in self._visitors:
+            visitor.tell_state()
+
+
+async def _then_cancel(scope: trio.CancelScope, task: Callable[[Visitor], Awaitable[None]], visitor: Visitor) -> None:
+    """Run one of a visitor's tasks; the first to end, also by a broken connection, ends the others."""
+    with suppress(OSError):
+        await task(visitor)
+    scope.cancel()
+
+
+async def _wait_for_process(visitor: Visitor) -> None:
+    """Wait until the visitor's process has ended; for ever where its pid means nothing here (another namespace)."""
+    if visitor.pid == 0:
+        await trio.sleep_forever()
+    try:
+        pidfd = os.pidfd_open(visitor.pid)
+    except ProcessLookupError:
+        return
+    try:
+        await trio.lowlevel.wait_readable(pidfd)
+    finally:
+        os.close(pidfd)
+
+
+async def _ask_writer() -> dict[str, Any]:
+    """Ask the writer for its figures as any client would; none if it doesn't answer in time."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, trio.move_on_after(STATISTICS_SECONDS):
+        frames = FrameSocket(connection, trio.lowlevel)
+        with suppress(OSError, FrameError):
+            connection.connect(protocol.WRITER_SOCKET)
+            protocol.check_hello(await frames.receive())
+            await frames.send({"op": protocol.STATISTICS, "id": 1})
+            answer: dict[str, Any] = await frames.receive() or {}
+            return answer
+    return {}
+
+
+def serve(
+    path: str,
+    description: StoreDescription,
+    store_file: int,
+    node_listener: socket.socket,
+    writer_listener: socket.socket,
+    writer: subprocess.Popen[bytes],
+) -> None:
+    """Be the node of the store whose lock `store_file` carries, until it has ended in order."""
+    trio.run(Node(path, description, store_file, node_listener, writer_listener, writer).run)

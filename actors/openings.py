@@ -1,0 +1,82 @@
+"""Decide about the wish to own a stream: grant, reserve, or say why not. In memory; the grant is the journal's.
+
+A stream that is there is granted by the journal's next batch. A new one is only reserved, under epoch 1: its first
+append makes it. Who asks again for what it has itself begun, its answer having been lost, gets the same answer again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from turnkeeper.storage.errors import Ambiguous, Corrupt, Exists, NotFound, SessionBusy, StorageError
+from turnkeeper.storage.journal import Journal
+from turnkeeper.storage.requests import Grant, StreamRow
+
+from .reservations import Reservations
+from .writer_requests import Opening
+
+Answer: TypeAlias = Mapping[str, Any]
+
+Decision: TypeAlias = Grant | Answer | StorageError
+
+
+class Openings:
+    """The openings of one journal. `is_gone` says whether an owner's process has certainly ended."""
+
+    def __init__(self, journal: Journal, is_gone: Callable[[Mapping[str, Any]], bool]) -> None:
+        self._journal = journal
+        self.reservations = Reservations(is_gone)
+
+    def decide(self, opening: Opening, holder: object) -> Decision:
+        """Return the grant to commit, the answer for a reserved stream, or why the wish is refused.
+
+        `holder` is the connection that a reservation lives and dies with.
+        """
+        if opening.header is not None:
+            row = self._named(opening.wanted)
+            if row is None:
+                return self._reserve(opening.wanted, opening.header, opening.owner, holder)
+            if self._began(opening, row):
+                return new_stream(row.id)
+        else:
+            try:
+                row = self._journal.row(self._journal.resolve(opening.wanted))
+            except (NotFound, Ambiguous) as error:
+                reserved = self.reservations.find(opening.wanted)
+                return error if reserved is None else SessionBusy(reserved.id, reserved.owner)
+        if row.summary.get("damaged"):
+            return Corrupt(row.id, "events of it were lost", missing=self._journal.missing(row.id))
+        return Grant(row.id, opening.owner, opening.takeover)
+
+    def _named(self, name: str) -> StreamRow | None:
+        """Return the stream with this id or key; where a new one may be made, a beginning of an id names nothing."""
+        try:
+            row = self._journal.row(self._journal.resolve(name))
+        except (NotFound, Ambiguous):
+            return None
+        return row if name in (row.id, row.summary.get("key")) else None
+
+    def _began(self, opening: Opening, row: StreamRow) -> bool:
+        """Say whether this very opening has stored the stream's first run, so that its asker hasn't heard of it."""
+        owner = row.summary.get("owner") or {}
+        same = owner.get("token") == opening.owner["token"]
+        return same and row.epoch == 1 and opening.header is not None and opening.header["id"] == row.id
+
+    def _reserve(
+        self, wanted: str, header: Mapping[str, Any], owner: Mapping[str, Any], holder: object
+    ) -> Answer | StorageError:
+        id, key = header["id"], header.get("key")
+        reserved = self.reservations.find(wanted)
+        if reserved is not None and reserved.owner["token"] != owner["token"]:
+            return SessionBusy(reserved.id, reserved.owner)
+        for name, what in ((id, "id"), (key, "key")):
+            taken = None if name is None else self._named(name)
+            if taken is not None:
+                return Exists(taken.id, what)
+        return self.reservations.reserve(id, key, owner, holder) or new_stream(id)
+
+
+def new_stream(id: str) -> Answer:
+    """Make the answer for a stream of which nothing is stored, or nothing that its owner knows of."""
+    return {"stream": id, "epoch": 1, "head": 0, "summary": {}, "new": True}

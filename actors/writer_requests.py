@@ -1,0 +1,109 @@
+"""Read what clients ask of the writer, checking every field: bytes from a socket in, a request or a FrameError out.
+
+A client that sends what is no request loses its connection, and nobody else notices. What a request means (lines,
+sizes, epochs) is checked by the journal; here it only gets the types that the journal relies on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from turnkeeper.runtime.frames import FrameError
+from turnkeeper.runtime.identity import Identity
+from turnkeeper.storage.format import is_id
+from turnkeeper.storage.requests import Append
+
+TEXT_LENGTH_MAX = 256
+"""The longest name, key or token, in characters."""
+
+_DEPTH_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A wish to own a stream: `wanted` is an id, a beginning of one, or a host's key.
+
+    `owner` has boot, pid, start, host, token. `header` is what a new stream begins with, None if none is to be made.
+    """
+
+    wanted: str
+    owner: Mapping[str, Any]
+    takeover: bool
+    header: Mapping[str, Any] | None
+
+
+def appends_from_wire(entries: Any) -> list[Append]:
+    """Read the appends of a frame. Raises FrameError."""
+    if entries.__class__ is not list:
+        raise FrameError("a frame of appends is [number, [append, ...]]")
+    return [_append_from_wire(entry) for entry in entries]
+
+
+def _append_from_wire(entry: Any) -> Append:
+    if entry.__class__ is not list or len(entry) != 7:
+        raise FrameError("an append is [stream, epoch, first, lines, patch, key, create]")
+    stream, epoch, first, lines, patch, key, create = entry
+    if stream.__class__ is not str or lines.__class__ is not bytes or create.__class__ is not bool:
+        raise FrameError("an append's stream is text, its lines are bytes, its create is true or false")
+    if epoch.__class__ is not int or first.__class__ is not int or epoch < 0 or first < 0:
+        raise FrameError("an append's epoch and first are numbers from 0 on")
+    if patch is not None and not _is_plain_map(patch):
+        raise FrameError("an append's patch is a map of plain values")
+    if key is not None and not _is_text(key):
+        raise FrameError("an append's key is a text")
+    return Append(stream, epoch, first, lines, patch, key, create)
+
+
+def opening_from_wire(message: Mapping[str, Any]) -> Opening:
+    """Read the wish to open a stream. Raises FrameError."""
+    wanted, header, takeover = message.get("wanted"), message.get("create"), message.get("takeover", False)
+    if not _is_text(wanted) or takeover.__class__ is not bool:
+        raise FrameError("an opening names what is wanted, and takeover is true or false")
+    if header is not None:
+        if not _is_plain_map(header) or not _is_text(header.get("id")) or not is_id(header["id"]):
+            raise FrameError("a new stream's header is a map of plain values with an id")
+        if header.get("key") is not None and not _is_text(header["key"]):
+            raise FrameError("a new stream's key is a text")
+    return Opening(str(wanted), _owner_from_wire(message.get("owner")), takeover, header)
+
+
+def _owner_from_wire(owner: Any) -> dict[str, Any]:
+    """Read an owner, and nothing but its five fields."""
+    if not isinstance(owner, dict) or not _is_text(owner.get("token")):
+        raise FrameError("an owner has a token")
+    try:
+        identity = Identity.from_map(owner)
+    except ValueError as error:
+        raise FrameError(str(error)) from None
+    if not _is_text(identity.boot) or not _is_text(identity.host):
+        raise FrameError("an owner's boot and host are short texts")
+    return {**identity.as_map(), "token": owner["token"]}
+
+
+def number_of(message: Mapping[str, Any]) -> int:
+    """Return a control request's number. Raises FrameError."""
+    number = message.get("id")
+    if number.__class__ is not int:
+        raise FrameError("a request has a number, its id")
+    return int(number)
+
+
+def _is_text(value: Any) -> bool:
+    return value.__class__ is str and 0 < len(value) <= TEXT_LENGTH_MAX
+
+
+def _is_plain_map(value: Any) -> bool:
+    return value.__class__ is dict and _is_plain(value, _DEPTH_MAX)
+
+
+def _is_plain(value: Any, depth: int) -> bool:
+    """Say whether JSON can hold a value that came by msgpack."""
+    kind = value.__class__
+    if kind is dict:
+        names = all(name.__class__ is str for name in value)
+        return depth > 0 and names and all(_is_plain(each, depth - 1) for each in value.values())
+    if kind is list:
+        return depth > 0 and all(_is_plain(each, depth - 1) for each in value)
+    return kind in (str, int, float, bool, type(None))
