@@ -54,10 +54,10 @@ class Request:
         """Say whether the answer is there, good or bad."""
         return self.reply is not None or self.error is not None
 
-    def answer(self, reply: dict[str, Any] | None, error: Exception | None) -> None:
+    def answer(self, reply: dict[str, Any] | None, error: Exception | None, *, wake: bool = True) -> None:
         """Take the answer and wake who waits for it."""
         self.reply, self.error = reply, error
-        if self.wake is not None:
+        if wake and self.wake is not None:
             self.wake()
 
 
@@ -69,6 +69,7 @@ class Link:
         self.wake_alarm: Callable[[], object] | None = None
         self.wake_space: Callable[[], object] | None = None
         self.buffered_bytes = 0
+        self.refusal: Exception | None = None
         self._clock = clock
         self._streams: set[OwnedStream] = set()
         self._dirty: list[OwnedStream] = []
@@ -169,6 +170,9 @@ class Link:
         """Ask the writer something; what is asked has to mean the same when it is asked twice."""
         number = next(self._request_numbers)
         request = Request({**message, "id": number}, for_caller=for_caller)
+        if self.refusal is not None:
+            request.error = self.refusal
+            return request
         self._requests[number] = request
         self._unsent_requests.append(request)
         self._wake_up()
@@ -301,15 +305,22 @@ class Link:
                 request.answer(None, error)
         self._unsent_requests = deque(self._requests.values())
 
-    def end(self, refusal: Exception) -> None:
-        """Make every later call on any stream raise `refusal`; what isn't acknowledged is dropped."""
-        for stream in self.streams:
+    def end(self, refusal: Exception, *, wake: bool = True) -> None:
+        """Make every later call and request raise `refusal`; what isn't acknowledged is dropped.
+
+        Without `wake` nobody who waits is told: after a fork those are the parent's.
+        """
+        self.refusal = refusal
+        for stream in self._streams:
+            if not wake:
+                stream.wake = None
             stream.end(refusal)
-        for request in list(self._requests.values()):
-            request.answer(None, refusal)
+        for request in self._requests.values():
+            request.answer(None, refusal, wake=wake)
         self._streams.clear()
         self._requests.clear()
-        self._tell_space()
+        if wake:
+            self._tell_space()
 
     def _tell_space(self) -> None:
         if self.wake_space is not None and not self.is_full:

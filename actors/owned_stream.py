@@ -55,6 +55,7 @@ class OwnedStream:
         "acknowledged",
         "asking",
         "barred",
+        "changed",
         "due",
         "epoch",
         "failure",
@@ -111,7 +112,9 @@ class OwnedStream:
         self.barred = False
         self.keyed_answer: int | StorageError | None = None
         self.waiting = 0
+        # Who waits: how many, what is called once when something has changed, and what they wait for it with.
         self.wake: Callable[[], object] | None = None
+        self.changed: Any = None
 
     # -- What the owner does
 

@@ -1,0 +1,322 @@
+"""The runtime for plain programs: the same names without `await`, from any thread.
+
+A thread of its own runs an event loop, asyncio's, with the runtime in it; each call here is carried out there and
+waited for. An exception arrives as it is. A forked child has no such thread: there every call raises ForkedProcess, and
+leaving a `with` does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+from os import PathLike
+from types import TracebackType
+from typing import Any, TypeVar
+
+import anyio
+from anyio.from_thread import BlockingPortal
+
+from turnkeeper.runtime.actors import ActorRef
+from turnkeeper.storage.store import Durability
+
+from .errors import ForkedProcess
+from .folding import Effect
+from .following import Following
+from .records import Event, EventPage, Interrupted, SessionInfo, Status
+from .runtime import Runtime, open_runtime
+from .session import Session, ToolCall, Turn, note_or_raise
+
+Answer = TypeVar("Answer")
+
+
+class Loop:
+    """The way into the thread that runs the runtime `runtime`."""
+
+    def __init__(self, portal: BlockingPortal, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self._portal = portal
+        self._pid = os.getpid()
+
+    def call(self, function: Callable[..., Awaitable[Answer]], *args: Any, **keywords: Any) -> Answer:
+        """Carry out a call there and wait for it. Raises what it raises, or why nothing can be called any more."""
+        if os.getpid() != self._pid:
+            raise ForkedProcess(self._pid)
+        self.runtime.check()
+        return self._portal.call(partial(function, *args, **keywords))
+
+    def leave(
+        self,
+        body: Session | Turn | ToolCall,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leave a body there; nothing in a forked child, whose parent does so."""
+        if os.getpid() == self._pid:
+            self._portal.call(body.__aexit__, kind, error, traceback)
+
+
+class BlockingRuntime:
+    """`Runtime`, blocking. Make one with `connect`."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._runtime = loop.runtime
+
+    def create_session(
+        self,
+        *,
+        key: str | None = None,
+        cwd: str | None = None,
+        title: str = "",
+        labels: Mapping[str, str] | None = None,
+        parent: str | None = None,
+        origin: str | None = None,
+        agent: str | None = None,
+        seed: Iterable[Event] = (),
+    ) -> BlockingSession:
+        """Do as `Runtime.create_session`."""
+        make = partial(self._runtime.create_session, key=key, cwd=cwd, title=title, labels=labels, parent=parent)
+        return BlockingSession(self._loop, self._loop.call(make, origin=origin, agent=agent, seed=seed))
+
+    def open_session(self, id_or_key: str, *, create: bool = False, takeover: bool = False) -> BlockingSession:
+        """Do as `Runtime.open_session`."""
+        session = self._loop.call(self._runtime.open_session, id_or_key, create=create, takeover=takeover)
+        return BlockingSession(self._loop, session)
+
+    def sessions(self, *, status: Status | None = None, limit: int = 20, **filters: str) -> list[SessionInfo]:
+        """Do as `Runtime.sessions`."""
+        return self._loop.call(self._runtime.sessions, status=status, limit=limit, **filters)
+
+    def read(self, id: str, *, start: int = 0, last: int | None = None, limit: int = 1000) -> EventPage:
+        """Do as `Runtime.read`."""
+        return self._loop.call(self._runtime.read, id, start=start, last=last, limit=limit)
+
+    def follow(self, *ids: str, after: int | None = None, types: Sequence[str] = ()) -> Iterator[Event]:
+        """Do as `Runtime.follow`; each `next` waits for an event."""
+        return BlockingFollowing(self._loop, self._runtime.follow(*ids, after=after, types=types))
+
+    def spawn(self, actor: type, *args: Any, process: bool = False) -> BlockingRef:
+        """Do as `Runtime.spawn`."""
+        return BlockingRef(self._loop, self._loop.call(self._runtime.spawn, actor, *args, process=process))
+
+
+class BlockingSession:
+    """`Session`, blocking; a context manager that closes it."""
+
+    def __init__(self, loop: Loop, session: Session) -> None:
+        self._loop = loop
+        self._session = session
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self._session.id
+
+    @property
+    def key(self) -> str | None:
+        """The host's own name for it."""
+        return self._session.key
+
+    @property
+    def head(self) -> int:
+        """The number of the next event."""
+        return self._session.head
+
+    @property
+    def interrupted(self) -> Interrupted | None:
+        """What a crash had left open, and this opening has closed."""
+        return self._session.interrupted
+
+    @property
+    def not_stored(self) -> range:
+        """The numbers of the events that never will be stored, once ownership is lost."""
+        return self._session.not_stored
+
+    def append(self, type: str, data: Mapping[str, Any], *, key: str | None = None) -> int:
+        """Do as `Session.append`."""
+        return self._loop.call(self._session.append, type, data, key=key)
+
+    def flush(self) -> int:
+        """Do as `Session.flush`."""
+        return self._loop.call(self._session.flush)
+
+    def turn(self, **data: Any) -> BlockingTurn:
+        """Do as `Session.turn`, as a `with`."""
+        return BlockingTurn(self._loop, self._session.turn(**data))
+
+    def tool(self, id: str, name: str, arguments: Any, *, effect: Effect = "once") -> BlockingToolCall:
+        """Do as `Session.tool`, as a `with`."""
+        return BlockingToolCall(self._loop, self._session.tool(id, name, arguments, effect=effect))
+
+    def tool_started(self, id: str, name: str, arguments: Any, *, effect: Effect = "once") -> None:
+        """Do as `Session.tool_started`."""
+        self._loop.call(self._session.tool_started, id, name, arguments, effect=effect)
+
+    def tool_finished(self, id: str, output: Any, *, error: str | None = None) -> None:
+        """Do as `Session.tool_finished`."""
+        self._loop.call(self._session.tool_finished, id, output, error=error)
+
+    def read(self, *, start: int = 0, last: int | None = None, limit: int = 1000) -> EventPage:
+        """Do as `Session.read`."""
+        return self._loop.call(self._session.read, start=start, last=last, limit=limit)
+
+    def close(self) -> None:
+        """Do as `Session.aclose`."""
+        self._loop.call(self._session.aclose)
+
+    aclose = close
+
+    def __enter__(self) -> BlockingSession:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._loop.leave(self._session, kind, error, traceback)
+
+
+class BlockingTurn:
+    """`Turn`, as a `with`."""
+
+    def __init__(self, loop: Loop, turn: Turn) -> None:
+        self._loop = loop
+        self._turn = turn
+
+    def __enter__(self) -> None:
+        self._loop.call(self._turn.__aenter__)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._loop.leave(self._turn, kind, error, traceback)
+
+
+class BlockingToolCall:
+    """`ToolCall`, as a `with`."""
+
+    def __init__(self, loop: Loop, call: ToolCall) -> None:
+        self.id = call.id
+        self.name = call.name
+        self._loop = loop
+        self._call = call
+
+    def finish(self, output: Any, *, error: str | None = None) -> None:
+        """Do as `ToolCall.finish`."""
+        self._loop.call(self._call.finish, output, error=error)
+
+    def __enter__(self) -> BlockingToolCall:
+        self._loop.call(self._call.__aenter__)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._loop.leave(self._call, kind, error, traceback)
+
+
+class BlockingFollowing:
+    """`Following`, as a plain iterator."""
+
+    def __init__(self, loop: Loop, following: Following) -> None:
+        self._loop = loop
+        self._following = following
+
+    def __iter__(self) -> BlockingFollowing:
+        return self
+
+    def __next__(self) -> Event:
+        return self._loop.call(self._following.__anext__)
+
+
+class BlockingRef:
+    """`ActorRef`, blocking."""
+
+    def __init__(self, loop: Loop, ref: ActorRef) -> None:
+        self._loop = loop
+        self._ref = ref
+
+    def ask(self, method: str, /, *arguments: Any, timeout: float | None = None, **keywords: Any) -> Any:
+        """Do as `ActorRef.ask`."""
+        return self._loop.call(self._ref.ask, method, *arguments, timeout=timeout, **keywords)
+
+    def tell(self, method: str, /, *arguments: Any, **keywords: Any) -> None:
+        """Do as `ActorRef.tell`."""
+        self._loop.call(self._ref.tell, method, *arguments, **keywords)
+
+    def stop(self, shutdown_seconds: float | None = None) -> None:
+        """Do as `ActorRef.stop`."""
+        self._loop.call(self._ref.stop, shutdown_seconds)
+
+
+class Connecting:
+    """What `connect` returns: the blocking runtime for the body of a `with`."""
+
+    def __init__(self, store: str | PathLike[str] | None, durability: Durability | None) -> None:
+        self._store = store
+        self._durability: Durability | None = durability
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=anyio.run, args=(self._live,), name="turnkeeper", daemon=True)
+        self._begun: Future[Ending] = Future()
+        self._opened: Future[Loop] = Future()
+        self._failure: Exception | None = None
+
+    def __enter__(self) -> BlockingRuntime:
+        self._thread.start()
+        try:
+            return BlockingRuntime(self._opened.result())
+        except BaseException:
+            self._begun.result().post(cancel=True)
+            self._thread.join()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if os.getpid() != self._pid:
+            return
+        self._begun.result().post(cancel=False)
+        self._thread.join()
+        if self._failure is not None:
+            note_or_raise(error, self._failure)
+
+    async def _live(self) -> None:
+        """Have the runtime open until the end is posted; run in the thread."""
+        async with BlockingPortal() as portal:
+            ending = Ending(portal)
+            self._begun.set_result(ending)
+            with ending.opening:
+                try:
+                    async with open_runtime(self._store, durability=self._durability) as runtime:
+                        self._opened.set_result(Loop(portal, runtime))
+                        await ending.wished.wait()
+                except Exception as failure:
+                    if self._opened.done():
+                        self._failure = failure
+                    else:
+                        self._opened.set_exception(failure)
+
+
+class Ending:
+    """How the end of a blocking runtime reaches its thread."""
+
+    def __init__(self, portal: BlockingPortal) -> None:
+        self.opening = anyio.CancelScope()
+        self.wished = anyio.Event()
+        self._portal = portal
+
+    def post(self, *, cancel: bool) -> None:
+        """Wish for the end; with `cancel`, in the middle of the opening too. Nothing if it has ended already."""
+        with suppress(RuntimeError):
+            self._portal.start_task_soon(self.opening.cancel if cancel else self.wished.set)
+
+
+def connect(
+    store: str | PathLike[str] | None = None, *, durability: Durability | None = None
+) -> AbstractContextManager[BlockingRuntime]:
+    """Open a store for the body of a `with`, in a program without an event loop; otherwise as `open_runtime`."""
+    return Connecting(store, durability)

@@ -1,0 +1,345 @@
+"""The client of one store in one process: drives the link over a connection, and finds another one when it breaks.
+
+Its tasks live in a task group that is entered by hand and never sees an exception of the host's body, so nothing of the
+host's is ever wrapped in an exception group; they raise nothing themselves. A connection that broke is never used
+again: the writer's is made anew while the node stays, the node's by the opening loop. While none stands, appends go on
+into the buffer; that the store can't be reached is told to who waits for it, and trying goes on until the client is
+closed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import anyio
+
+from turnkeeper.runtime.actors import without_interrupts
+from turnkeeper.runtime.frames import FrameError
+from turnkeeper.runtime.identity import own_identity
+from turnkeeper.storage.errors import NotFound, StorageError, StoreRefused
+from turnkeeper.storage.reading import Reader
+from turnkeeper.storage.store import Durability
+
+from .errors import ForkedProcess, SessionClosed
+from .frame_socket import FrameSocket
+from .ids import new_token
+from .joining import Attachment, join
+from .link import Link, Request
+from .owned_stream import OwnedStream, copy_of
+from .protocol import OPEN, STATISTICS, WATCH
+from .reads import StoreReads
+from .records import Event, EventPage
+
+RETRY_SECONDS_FIRST = 0.01
+RETRY_SECONDS_MAX = 2.0
+"""Pauses between two attempts that failed, each of which has had a patience of its own: doubled, up to the greatest."""
+
+LEAVE_SECONDS_MAX = 5.0
+"""How long leaving waits for the node's end."""
+
+
+class Client:
+    """One process's client of one store; make it with `Client.open`, end it with `aclose`.
+
+    For the loop that opened it alone. In a forked child everything that was opened through it raises ForkedProcess.
+    """
+
+    def __init__(self, path: str, attachment: Attachment) -> None:
+        self.link = Link()
+        self.reads = StoreReads(path)
+        # The loop's own class: asking anyio for the loop each time costs more than making the event.
+        self.new_event: Callable[[], anyio.Event] = type(anyio.Event())
+        self._path = path
+        self._attachment = attachment
+        self._store_id = attachment.hello.get("store")
+        self._tasks = anyio.create_task_group()
+        self._begun = anyio.Event()
+        self._failure: Exception | None = None
+        self._next_position = 0
+        self._position_change: anyio.Event | None = None
+        self._is_watching = False
+        self._space: anyio.Event | None = None
+
+    @classmethod
+    async def open(cls, path: str, *, durability: Durability | None = None) -> Client:
+        """Attach to the node of the store at `path`, starting one if there is none, and greet its writer.
+
+        Makes a missing store, though not its parents. Raises what `join` raises, as it stands.
+        """
+        client = cls(path, await join(path, create=True, durability=durability))
+        await client._tasks.__aenter__()
+        client._start(client._serve)
+        client._start(client._watch_time)
+        _living.add(client)
+        try:
+            await client._begun.wait()
+            if client._failure is not None:
+                raise client._failure
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await client.aclose()
+            raise
+        return client
+
+    async def aclose(self) -> None:
+        """Say goodbye to the node, and wait for its end if this was its last client. Nothing is flushed here.
+
+        From now on everything that was opened through this client raises SessionClosed.
+        """
+        _living.discard(self)
+        self._tasks.cancel_scope.cancel()
+        await self._tasks.__aexit__(None, None, None)
+        self.link.end(SessionClosed("the store"))
+        if self._position_change is not None:
+            self._position_change.set()
+        await self.reads.aclose()
+        with anyio.move_on_after(LEAVE_SECONDS_MAX):
+            await self._attachment.leave()
+
+    async def release_all(self) -> None:
+        """Give up every stream that is still open, and wait until that is stored."""
+        streams = [stream for stream in self.link.streams if stream.refusal is None]
+        requests = [self.link.release(stream) for stream in streams if not stream.leaving]
+        for stream in streams:
+            await self.wait_until(stream, lambda stream=stream: stream.is_settled)  # type: ignore[misc]
+        for request in filter(None, requests):
+            await self.answered(request)
+
+    # -- What sessions and followers ask for
+
+    async def open_stream(
+        self, wanted: str, *, create: dict[str, Any] | None = None, takeover: bool = False
+    ) -> tuple[OwnedStream, dict[str, Any]]:
+        """Ask for the ownership of a stream; give it and the writer's answer.
+
+        With `create`, a header, an unknown stream is reserved. Cancelled, what may still be granted is released.
+        Raises NotFound, Ambiguous, SessionBusy, Exists, Corrupt, or that the store can't be reached.
+        """
+        owner = {**own_identity().as_map(), "token": new_token()}
+        header = None if create is None else {**create, "owner": owner}
+        message = {"op": OPEN, "wanted": wanted, "owner": owner, "takeover": takeover, "create": header}
+        request = self.link.ask(message, for_caller=True)
+        reply = await self.answered(request)
+        return self.link.own_opened(request), reply
+
+    async def answered(self, request: Request) -> dict[str, Any]:
+        """Wait for the answer to a request and return it, or raise the error that it is."""
+        if not request.is_answered:
+            event = self.new_event()
+            request.wake = event.set
+            try:
+                await event.wait()
+            except BaseException:
+                self.link.abandon(request)
+                raise
+        if request.error is not None:
+            raise request.error
+        assert request.reply is not None
+        return request.reply
+
+    async def read(
+        self, wanted: str, *, start: int = 0, last: int | None = None, stop: int | None = None, limit: int = 1000
+    ) -> EventPage:
+        """Read durable events of the stream that an id, a unique prefix or a key names. Raises NotFound, Ambiguous."""
+
+        def look(reader: Reader) -> EventPage:
+            id = reader.resolve(wanted)
+            if last is not None:
+                page = reader.read_last(id, last)
+            else:
+                page = reader.read(id, start=start, stop=stop, limit=limit)
+            return EventPage(map(Event.from_stored, page.events), head=page.head, missing=page.missing)
+
+        return await self.reads.call(look)
+
+    async def wait_change(self, stream: OwnedStream) -> None:
+        """Wait until the writer has answered something about the stream."""
+        if stream.wake is None:
+            stream.changed = self.new_event()
+            stream.wake = stream.changed.set
+        await stream.changed.wait()
+
+    async def wait_until(self, stream: OwnedStream, condition: Callable[[], bool]) -> None:
+        """Wait until the condition holds for a stream. Raises a refusal, or the first failure to store that comes."""
+        seen = stream.failures
+        stream.waiting += 1
+        try:
+            while not condition():
+                if stream.refusal is not None:
+                    raise copy_of(stream.refusal)
+                if stream.failures != seen and stream.failure is not None:
+                    raise copy_of(stream.failure)
+                await self.wait_change(stream)
+        finally:
+            stream.waiting -= 1
+
+    async def wait_space(self) -> None:
+        """Wait until bytes in the buffer have been acknowledged."""
+        if self._space is None or self.link.wake_space is None:
+            self._space = self.new_event()
+            self.link.wake_space = self._space.set
+        await self._space.wait()
+
+    async def last_position(self, id: str) -> int:
+        """Look up the position of a stream's last event; 0 if it has none."""
+        try:
+            return (await self.reads.call(lambda reader: reader.row(id))).position
+        except NotFound:
+            return 0
+
+    async def wait_position(self, after: int) -> None:
+        """Wait until an event with a position above `after` is durable.
+
+        Raises SessionClosed when the client is closed.
+        """
+        while self._next_position <= after + 1:
+            self.check()
+            if self._position_change is None:
+                self._position_change = self.new_event()
+            if not self._is_watching:
+                self._is_watching = True
+                self._start(self._watch_position)
+            await self._position_change.wait()
+
+    async def next_position(self) -> int:
+        """Ask the writer for the position that the next event will have."""
+        position: int = (await self.answered(self.link.ask({"op": STATISTICS}, for_caller=True)))["position"]
+        return position
+
+    def check(self) -> None:
+        """Raise why this client can't be used any more, if it can't: closed, or inherited by a forked child."""
+        if self.link.refusal is not None:
+            raise copy_of(self.link.refusal)
+
+    # -- The tasks
+
+    def _start(self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        self._tasks.start_soon(without_interrupts(function), *args)
+
+    async def _serve(self) -> None:
+        """Be a client of the store's node, whichever process that is, for as long as this client lives."""
+        while True:
+            attachment = self._attachment
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(without_interrupts(self._use_writer), attachment)
+                await self._listen(attachment)
+                tasks.cancel_scope.cancel()
+            attachment.close()
+            if not await self._join_again():
+                return
+
+    async def _listen(self, attachment: Attachment) -> None:
+        """Hear what the node says until it has ended."""
+        try:
+            while await attachment.receive() is not None:
+                pass
+        except StorageError as error:
+            self._fail(error)
+
+    async def _use_writer(self, attachment: Attachment) -> None:
+        """Talk to the node's writer, whichever process that is, for as long as the node lives."""
+        pause = RETRY_SECONDS_FIRST
+        while True:
+            try:
+                writer, hello = await attachment.reach_writer()
+            except (StorageError, OSError, FrameError) as error:
+                if isinstance(error, StorageError):
+                    self._fail(error)
+                await anyio.sleep(pause)
+                pause = min(2 * pause, RETRY_SECONDS_MAX)
+                continue
+            pause = RETRY_SECONDS_FIRST
+            self.reads.serve(hello["index"])
+            self._begun.set()
+            try:
+                await self._talk(writer)
+            finally:
+                writer.close()
+                self.link.lost()
+
+    async def _talk(self, writer: FrameSocket) -> None:
+        """Send and receive until the connection has ended."""
+        receive = self.link.receive
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(without_interrupts(self._send), writer)
+            with suppress(OSError, FrameError):
+                while messages := await writer.receive_all():
+                    for message in messages:
+                        receive(message)
+            tasks.cancel_scope.cancel()
+
+    async def _send(self, writer: FrameSocket) -> None:
+        """Send what the link has, all that one turn of the loop brought in one frame; a broken connection ends it."""
+        link = self.link
+        with suppress(OSError):
+            while True:
+                output = link.next_output()
+                if not output:
+                    wanted = self.new_event()
+                    link.wake = wanted.set
+                    await wanted.wait()
+                elif not writer.send_nowait(output):
+                    await writer.drain()
+
+    async def _join_again(self) -> bool:
+        """Find the store's node again. What fails is told to who waits, and tried again after a pause.
+
+        Returns False, having ended every stream, when another store is there now.
+        """
+        pause = RETRY_SECONDS_FIRST
+        while True:
+            try:
+                self._attachment = await join(self._path, create=False, first=False)
+            except (StorageError, OSError) as error:
+                self._fail(error)
+                await anyio.sleep(pause)
+                pause = min(2 * pause, RETRY_SECONDS_MAX)
+                continue
+            if self._attachment.hello.get("store") == self._store_id:
+                return True
+            self.link.end(StoreRefused(self._path, "another store is here now; open it again to use it"))
+            return False
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = error
+        self._begun.set()
+        self.link.fail(error)
+
+    async def _watch_time(self) -> None:
+        """Flush what has waited for a whole window, and send again what was refused."""
+        link = self.link
+        while True:
+            if link.alarm is None:
+                wanted = self.new_event()
+                link.wake_alarm = wanted.set
+                await wanted.wait()
+            else:
+                await anyio.sleep(max(0.0, link.alarm - time.monotonic()))
+                link.tick()
+
+    async def _watch_position(self) -> None:
+        """Ask the writer for news as long as somebody waits for them."""
+        while self._position_change is not None:
+            reply = await self.answered(self.link.ask({"op": WATCH, "after": self._next_position}))
+            self._next_position = reply["position"]
+            change, self._position_change = self._position_change, None
+            change.set()
+        self._is_watching = False
+
+
+def _refuse_in_child() -> None:
+    """End in a forked child what its parent has open: the connection, its numbers and its answers are the parent's."""
+    for client in list(_living):
+        client.link.end(ForkedProcess(os.getppid()), wake=False)
+    _living.clear()
+
+
+_living: weakref.WeakSet[Client] = weakref.WeakSet()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_refuse_in_child)

@@ -1,0 +1,319 @@
+"""The runtime: a host's way into a store, for trio and asyncio alike.
+
+Entering starts the client's tasks in a task group that the body's exception is never shown to, and leaving is shielded
+and bounded, so what the body raises is what comes out. Sessions that are still open are closed at the end. Lists and
+reads go to the files; only opening and appending need the writer.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+import weakref
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from os import PathLike
+from types import TracebackType
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from turnkeeper.runtime.actors import ActorRef, spawn_in_loop
+from turnkeeper.runtime.errors import register_error
+from turnkeeper.storage.errors import Exists, TooLarge
+from turnkeeper.storage.exact_json import encode_data
+from turnkeeper.storage.limits import PATCH_BYTES_MAX
+from turnkeeper.storage.reading import Reader
+from turnkeeper.storage.store import Durability
+
+from . import errors
+from .client import Client
+from .folding import TurnState
+from .following import Following
+from .ids import new_session_id
+from .places import make_parents_of_default, store_path
+from .records import Event, EventPage, SessionInfo, Status
+from .session import Session, note_or_raise
+from .session_opening import open_session
+
+HEADER_BYTES_MAX = PATCH_BYTES_MAX - 1024
+"""A session's header as its creator gives it; what is left of a patch is for owner and first turn."""
+
+ROWS_A_LOOK = 256
+"""How many sessions one look into the list takes while it searches for those that a filter lets pass."""
+
+_SUMMARY_FILTERS = ("key", "kind", "cwd", "title", "parent", "origin", "agent")
+
+
+class Runtime:
+    """A store that this program has open. Make one with `open_runtime`; any task of its loop may use it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._actors: TaskGroup | None = None
+        self._refs: list[ActorRef] = []
+        self._is_closed = False
+
+    async def create_session(
+        self,
+        *,
+        key: str | None = None,
+        cwd: str | None = None,
+        title: str = "",
+        labels: Mapping[str, str] | None = None,
+        parent: str | None = None,
+        origin: str | None = None,
+        agent: str | None = None,
+        seed: Iterable[Event] = (),
+    ) -> Session:
+        """Make a session of a new, memorable id, owned by this process. Nothing is stored before its first event.
+
+        `key` is your own name for it; `seed` are events that it begins with.
+
+        Raises:
+            Exists: The key names another session. SessionBusy: The key is being taken by a living owner.
+            NotFound, Ambiguous: There is no such parent.
+        """
+        seeds = list(seed)
+        session = await self._create(
+            key=key,
+            cwd=cwd,
+            title=title,
+            labels=dict(labels or {}),
+            parent=None if parent is None else await self._resolve(parent),
+            origin=origin,
+            agent=agent,
+            seed=len(seeds),
+        )
+        try:
+            for event in seeds:
+                await session.append(event.type, event.data)
+        except BaseException:
+            session.give_up()
+            raise
+        return session
+
+    async def open_session(self, id_or_key: str, *, create: bool = False, takeover: bool = False) -> Session:
+        """Own a session by its id, a unique prefix of it, or your key for it; one owner at a time.
+
+        What a crash left open in it is closed, once, and told in `interrupted`. With `create`, a key that names nothing
+        gets a new session. `takeover` takes it from a living owner, who is fenced: every further call of his raises.
+
+        Raises:
+            SessionBusy: A living owner has it; `owner` says who, and may be this very process.
+            NotFound: Nothing answers to it. Ambiguous: Several ids begin so.
+            Corrupt: Events of it are damaged; `read` gives the rest.
+        """
+        header = _header(key=id_or_key) if create else None
+        stream, reply = await self._client.open_stream(id_or_key, create=header, takeover=takeover)
+        summary = header if header is not None and reply["new"] else reply["summary"]
+        return self._keep(await open_session(self._client, stream, summary))
+
+    async def sessions(self, *, status: Status | None = None, limit: int = 20, **filters: str) -> list[SessionInfo]:
+        """List sessions, the most recently active first, at most `limit`. Those without events aren't listed.
+
+        Each further keyword has to fit: `key`, `kind`, `cwd`, `title`, `parent`, `origin`, `agent`, or a label's name.
+        """
+        self.check()
+        found: list[SessionInfo] = []
+        before: tuple[int, str] | None = None
+        while len(found) < limit:
+            look = partial(_look, before=before)
+            rows = await self._client.reads.call(look)
+            found += [each for each in rows if _fits(each, status, filters)]
+            if len(rows) < ROWS_A_LOOK:
+                break
+            before = (rows[-1].position, rows[-1].id)
+        return found[:limit]
+
+    async def read(self, id: str, *, start: int = 0, last: int | None = None, limit: int = 1000) -> EventPage:
+        """Read durable events from number `start` on, at most `limit`, or the `last` ones; needs no ownership.
+
+        The page says where the session's events end (`head`), and what of it is damaged (`missing`).
+        Raises NotFound, Ambiguous.
+        """
+        self.check()
+        return await self._client.read(id, start=start, last=last, limit=limit)
+
+    def follow(self, *ids: str, after: int | None = None, types: Sequence[str] = ()) -> Following:
+        """Iterate over the store's events, in order and without end, as they become durable.
+
+        `after` is a position: 0 begins with the first event, None with what comes after the iteration's start. Without
+        ids it is all sessions; in ids and types `*` stands for anything. Goes on over restarts of node and writer.
+
+        Raises (while iterating):
+            NotFound, Ambiguous: An id that is no pattern names nothing.
+        """
+        self.check()
+        return Following(self._client, ids, after, types)
+
+    def check(self) -> None:
+        """Raise why this runtime can't be used any more: closed, or inherited by a forked child."""
+        self._client.check()
+
+    async def spawn(self, actor: type, *args: Any, process: bool = False) -> ActorRef:
+        """Start an actor, `actor(*args)`, in this loop or in a worker process of its own, and return once it is ready.
+
+        It is stopped, in order, when the runtime is left. One in a process opens the store itself if it wants it.
+        """
+        self.check()
+        if self._actors is None:
+            self._actors = anyio.create_task_group()
+            await self._actors.__aenter__()
+        if process:
+            # Worker processes are multiprocessing's, which a host without any needn't import.
+            from turnkeeper.runtime.worker import spawn_in_process
+
+            ref = await spawn_in_process(self._actors, actor, *args)
+        else:
+            ref = await spawn_in_loop(self._actors, actor, *args)
+        self._refs.append(ref)
+        return ref
+
+    # -- Making sessions
+
+    async def _create(self, **given: Any) -> Session:
+        while True:
+            header = _header(**given)
+            try:
+                stream, reply = await self._client.open_stream(header["id"], create=header)
+            except Exists as error:
+                if error.what == "key":
+                    raise
+                continue
+            if reply["new"]:
+                return self._keep(Session(self._client, stream, key=header.get("key"), state=TurnState()))
+            # The id is taken, by one without a living owner: give it back, and take another.
+            self._client.link.release(stream)
+
+    def _keep(self, session: Session) -> Session:
+        self._sessions.add(session)
+        return session
+
+    async def _resolve(self, wanted: str) -> str:
+        """Give the id that is meant, also of a session that is open here and has no events yet."""
+        if any(stream.id == wanted for stream in self._client.link.streams):
+            return wanted
+        return await self._client.reads.call(lambda reader: reader.resolve(wanted))
+
+    # -- Leaving
+
+    async def _leave(self) -> list[Exception]:
+        """Stop the actors, close the sessions, say goodbye; give what failed. Nothing is raised but cancellation."""
+        self._is_closed = True
+        failures: list[Exception] = []
+        await _all(failures, [ref.stop for ref in self._refs])
+        if self._actors is not None:
+            await _collect(failures, partial(self._actors.__aexit__, None, None, None))
+        await _all(failures, [session.aclose for session in list(self._sessions)])
+        await _collect(failures, self._client.release_all)
+        await _collect(failures, self._client.aclose)
+        return failures
+
+    def __del__(self) -> None:
+        if not getattr(self, "_is_closed", True) and self._client.link.refusal is None:
+            warnings.warn("a runtime was never closed: use `async with`", ResourceWarning, stacklevel=1, source=self)
+
+
+class RuntimeOpening:
+    """What `open_runtime` returns: the runtime for the body of an `async with`."""
+
+    def __init__(self, store: str | PathLike[str] | None, durability: Durability | None) -> None:
+        self._store = store
+        self._durability: Durability | None = durability
+        self._runtime: Runtime | None = None
+        # Made around all that the runtime starts, so that its end can be shielded as a whole.
+        self._scope = anyio.CancelScope()
+
+    async def __aenter__(self) -> Runtime:
+        if self._runtime is not None:
+            raise RuntimeError("this runtime was entered before; call open_runtime again")
+        path = store_path(self._store)
+        make_parents_of_default(path)
+        self._scope.__enter__()
+        try:
+            self._runtime = Runtime(await Client.open(path, durability=self._durability))
+        except BaseException:
+            self._scope.__exit__(*sys.exc_info())
+            raise
+        return self._runtime
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._runtime is not None
+        self._scope.shield = True
+        try:
+            failures = await self._runtime._leave()
+        finally:
+            self._scope.__exit__(kind, error, traceback)
+        for failure in failures[1:]:
+            failures[0].add_note(f"turnkeeper: {failure}")
+        if failures:
+            note_or_raise(error, failures[0])
+
+
+def open_runtime(
+    store: str | PathLike[str] | None = None, *, durability: Durability | None = None
+) -> AbstractAsyncContextManager[Runtime]:
+    """Open a store for the body of an `async with`, on trio or asyncio, whichever runs; made if it is missing.
+
+    `store` is a directory, else $TURNKEEPER_STORE, else the user's own. `durability` is fixed at the store's creation:
+    `fsync` (what nothing said means) outlives the machine's death, `os` only that of processes.
+
+    Leaving stops actors, closes sessions, and waits for the node's end if this was its last client; in a shield, some
+    seconds at most. The body's exception passes as it is, and failures of leaving become notes of it.
+
+    Raises:
+        StoreRefused: There can be no store, or not a store of this durability. NewerFormat: A newer version wrote it.
+        NodeNotAnswering: Somebody holds it and doesn't answer. VersionMismatch: Another version serves it.
+    """
+    return RuntimeOpening(store, durability)
+
+
+async def _all(failures: list[Exception], endings: Sequence[Callable[[], Awaitable[object]]]) -> None:
+    """Run the endings side by side, and keep what they raise."""
+    if endings:
+        async with anyio.create_task_group() as tasks:
+            for ending in endings:
+                tasks.start_soon(_collect, failures, ending)
+
+
+async def _collect(failures: list[Exception], ending: Callable[[], Awaitable[object]]) -> None:
+    try:
+        await ending()
+    except Exception as failure:
+        failures.append(failure)
+
+
+def _header(**given: Any) -> dict[str, Any]:
+    """Make a new session's header of what is given."""
+    header = {"id": new_session_id(), "kind": "session", "created": time.time_ns() // 1_000_000}
+    header |= {name: value for name, value in given.items() if value}
+    size = len(encode_data("session's header", header))
+    if size > HEADER_BYTES_MAX:
+        raise TooLarge("a session's header (key, cwd, title, labels …)", size, HEADER_BYTES_MAX)
+    return header
+
+
+def _look(reader: Reader, before: tuple[int, str] | None) -> list[SessionInfo]:
+    return [SessionInfo.from_row(row) for row in reader.rows(ROWS_A_LOOK, before)]
+
+
+def _fits(found: SessionInfo, status: Status | None, filters: Mapping[str, str]) -> bool:
+    if status is not None and found.status != status:
+        return False
+    if "kind" not in filters and found.kind != "session":
+        return False
+    return all(
+        (getattr(found, name) if name in _SUMMARY_FILTERS else found.labels.get(name)) == value
+        for name, value in filters.items()
+    )
+
+
+for _name in errors.__all__:
+    register_error(getattr(errors, _name))

@@ -1,0 +1,424 @@
+"""A session: one agent's log, owned by this process from its opening to its close.
+
+Appending only numbers and buffers; the client's pump sends, and a flush merely waits, so cancelling a call ends its
+wait and never the bytes. Nothing here shields but the ends of turns, tools and sessions, each for 5 seconds at most.
+The folded state knows of the open turn what its closing needs; the events themselves aren't kept.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from time import time_ns
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, get_args
+
+import anyio
+
+from turnkeeper.storage.errors import Failed, Fenced, TooLarge
+from turnkeeper.storage.exact_json import decode_event, encode_event
+from turnkeeper.storage.limits import LINE_BYTES_MAX
+
+from .errors import TurnOpen
+from .folding import (
+    FOLDED,
+    TOOL_FINISHED,
+    TOOL_LATE_RESULT,
+    TOOL_NOT_STARTED,
+    TOOL_OUTCOME_UNKNOWN,
+    TOOL_STARTED,
+    TURN_END,
+    TURN_START,
+    Effect,
+    Reason,
+    TurnState,
+    unanswered,
+)
+from .owned_stream import OwnedStream, copy_of
+from .records import Event, EventPage, Interrupted
+
+if TYPE_CHECKING:
+    from .client import Client
+
+END_SECONDS_MAX = 5.0
+"""How long the end of a turn, a tool or a session may wait for the store, in a shield."""
+
+_EFFECTS = get_args(Effect)
+
+
+class Session:
+    """One opening of a session. `async with` closes it and releases its ownership.
+
+    `key` is the host's own name for it, `interrupted` what a crash had left open and this opening has closed.
+    Any task of the loop that opened it may call any method.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        stream: OwnedStream,
+        *,
+        key: str | None,
+        state: TurnState,
+        interrupted: Interrupted | None = None,
+    ) -> None:
+        self.id = stream.id
+        self.key = key
+        self.interrupted = interrupted
+        self._client = client
+        self._stream = stream
+        self._state = state
+        self._order = anyio.Lock()
+        self._queued = 0
+        self._is_closed = False
+
+    @property
+    def head(self) -> int:
+        """The number of the next event: how many there are, those that aren't durable yet included."""
+        return self._stream.head
+
+    @property
+    def not_stored(self) -> range:
+        """The numbers of the events that were appended and never will be stored, once ownership is lost."""
+        stream = self._stream
+        return range(stream.acknowledged, stream.head) if stream.refusal is not None else range(0)
+
+    async def append(self, type: str, data: Mapping[str, Any], *, key: str | None = None) -> int:
+        """Buffer an event and return its number.
+
+        The order of events is the order of calls, and what `data` holds at the call is stored. Waits only while the
+        buffer is full (then cancelling means that the event was not appended). With `key` the event is stored once:
+        this waits until the store has answered, which it does with the old number where the key is known; cancelled,
+        the event may have been stored.
+
+        Raises:
+            InvalidValue, TooLarge: The data can't be stored; nothing was appended.
+            TurnOpen: A second turn was begun.
+            Conflict: The key is known with other data.
+            SessionClosed: You closed the session. Fenced: Another owner took it; see `not_stored`.
+            StoreFull, NodeNotAnswering, …: Events appended before couldn't be stored yet. They are kept and tried
+                again; this one wasn't appended. Told once.
+        """
+        stream = self._stream
+        if type == TURN_START and self._state.open_turn is not None:
+            raise TurnOpen(self.id, self._state.open_turn)
+        if key is None and not self._queued and stream.takes_at_once:
+            line = encode_event(self.id, stream.head, time_ns() // 1_000_000, type, data)
+            return self._take_folded(line, type, data) if type in FOLDED else stream.add(line)
+        line = encode_event(self.id, 0, time_ns() // 1_000_000, type, data)
+        if key is None:
+            return await self._append_in_turn(line, type)
+        return await self._append_once(line, type, key)
+
+    async def flush(self) -> int:
+        """Wait until everything appended so far is durable and readable by every process; return the last position.
+
+        It survives the death of any process from then on, and the machine's if the store's durability is `fsync`.
+        Cancelling ends the wait; the events are stored all the same.
+
+        Raises:
+            SessionClosed: You closed the session. Fenced: Another owner took it; see `not_stored`.
+            StoreFull, NodeNotAnswering, …: It couldn't be stored yet; everything is kept and tried again.
+        """
+        stream = self._stream
+        stream.take_failure()
+        target = stream.head
+        if stream.acknowledged < target:
+            self._client.link.request_flush(stream)
+            await self._wait_stored(target)
+        if stream.position is None:
+            stream.position = await self._client.last_position(self.id)
+        return stream.position
+
+    def turn(self, **data: Any) -> Turn:
+        """Open a turn for the body of an `async with`; `data` goes into its `turn/start`.
+
+        When the body returns, raises or is cancelled, unanswered calls get error results, the turn ends `completed`,
+        `error` or `aborted`, and all of it is flushed, in a shield of at most 5 s. The body's own exception passes
+        unchanged; that the flush failed becomes a note of it.
+
+        Raises:
+            TurnOpen: The session has an open turn already.
+        """
+        return Turn(self, data)
+
+    def tool(self, id: str, name: str, arguments: Any, *, effect: Effect = "once") -> ToolCall:
+        """Run a tool call as the body of an `async with`, which begins only when the call's start is durable.
+
+        The body's `finish` gives the result; without it, returning means a result of null, and an exception is an error
+        result. `effect` says what an interruption means: `read` and `idempotent` calls may be made again.
+        """
+        _check_effect(effect)
+        return ToolCall(self, id, name, arguments, effect)
+
+    async def tool_started(self, id: str, name: str, arguments: Any, *, effect: Effect = "once") -> None:
+        """Store that a call begins. Don't begin it if this raises or is cancelled: it then counts as never begun."""
+        _check_effect(effect)
+        await self.append(TOOL_STARTED, {"id": id, "name": name, "arguments": arguments, "effect": effect})
+        try:
+            await self.flush()
+        except BaseException:
+            self._withdraw(id)
+            raise
+
+    async def tool_finished(self, id: str, output: Any, *, error: str | None = None) -> None:
+        """Append a call's result; as a late one if the call is not open (any more). Durable with the next flush."""
+        result = {"id": id, "output": output} if error is None else {"id": id, "output": output, "error": error}
+        await self.append(TOOL_FINISHED if id in self._state.calls else TOOL_LATE_RESULT, result)
+
+    async def read(self, *, start: int = 0, last: int | None = None, limit: int = 1000) -> EventPage:
+        """Read events from number `start` on, at most `limit`, or the `last` ones; those in the buffer too.
+
+        Raises:
+            Corrupt: Bytes that were acknowledged can't be read at all; what is readable around a gap is returned, and
+                the page's `missing` names the gap.
+        """
+        stream = self._stream
+        buffered, first, head = stream.unacknowledged_lines(), stream.acknowledged, stream.head
+        if last is not None:
+            start, limit = max(0, head - last), last
+        page = EventPage(head=head)
+        if start < first:
+            page = await self._client.read(self.id, start=start, stop=first, limit=limit)
+            page.head = head
+        wanted = limit - (first - start if start < first else 0)
+        skipped = max(0, start - first)
+        if wanted > 0:
+            page += [Event.from_line(line, 0) for line in buffered[skipped : skipped + wanted]]
+        return page
+
+    async def aclose(self) -> None:
+        """Abort an open turn, store everything, and give the session free for others. Closing twice is nothing.
+
+        Waits in a shield, at most 5 s. Raises what kept events from being stored; whatever is raised, it is closed.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with anyio.move_on_after(END_SECONDS_MAX, shield=True) as scope:
+            await self._leave()
+        if scope.cancelled_caught:
+            raise Failed(f"{self.id}: closing took over {END_SECONDS_MAX:.0f} s")
+
+    def give_up(self) -> None:
+        """Close without waiting: what is buffered is stored, and the session released, as soon as that is possible."""
+        self._is_closed = True
+        if self._stream.refusal is None and not self._stream.leaving:
+            self._client.link.release(self._stream)
+
+    async def __aenter__(self) -> Session:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self.aclose()
+        except Exception as failure:
+            note_or_raise(error, failure)
+
+    def __del__(self) -> None:
+        if not getattr(self, "_is_closed", True) and self._stream.refusal is None:
+            warnings.warn(f"session {self.id} was never closed", ResourceWarning, stacklevel=1, source=self)
+
+    # -- Numbering
+
+    def _take(self, type: str, data: Mapping[str, Any], time: int | None = None) -> int:
+        """Number and buffer an event of our own making, whether there is space or not."""
+        now = time_ns() // 1_000_000 if time is None else time
+        return self._take_folded(encode_event(self.id, self._stream.head, now, type, data, text="replace"), type, data)
+
+    def _take_folded(self, line: bytes, type: str, data: Mapping[str, Any]) -> int:
+        seq = self._stream.add(line)
+        patch = self._state.fold(seq, type, data)
+        if patch is not None:
+            self._stream.patch(patch)
+        return seq
+
+    async def _append_in_turn(self, line: bytes, type: str) -> int:
+        self._queued += 1
+        try:
+            async with self._order:
+                await self._wait_room()
+                if type == TURN_START and self._state.open_turn is not None:
+                    raise TurnOpen(self.id, self._state.open_turn)
+                line = self._renumbered(line)
+                return self._take_folded(line, type, decode_event(line)["data"] if type in FOLDED else {})
+        finally:
+            self._queued -= 1
+
+    async def _append_once(self, line: bytes, type: str, key: str) -> int:
+        """Append a line that is stored once for its key: nothing later is numbered until it is answered."""
+        if type in (TURN_START, TURN_END):
+            raise ValueError(f"{type} takes no key: a turn begins and ends once anyway")
+        stream = self._stream
+        self._queued += 1
+        try:
+            async with self._order:
+                await self._wait_room()
+                given = stream.head
+                line = self._renumbered(line)
+                stream.add_keyed(line, key)
+                await self._wait_until(lambda: not stream.barred)
+                if isinstance(stream.keyed_answer, Exception):
+                    raise copy_of(stream.keyed_answer)
+                assert stream.keyed_answer is not None
+                if stream.keyed_answer == given:
+                    self._state.fold(given, type, decode_event(line)["data"])
+                return stream.keyed_answer
+        finally:
+            self._queued -= 1
+
+    def _renumbered(self, line: bytes) -> bytes:
+        """Put the present number into a line that was encoded as number 0 while others waited before it."""
+        prefix = len(f'{{"stream":"{self.id}","seq":0')
+        line = b'{"stream":"%b","seq":%d%b' % (self.id.encode(), self._stream.head, line[prefix:])
+        if len(line) > LINE_BYTES_MAX:
+            raise TooLarge("event 0", len(line), LINE_BYTES_MAX)
+        return line
+
+    # -- Waiting
+
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
+        await self._client.wait_until(self._stream, condition)
+
+    async def _wait_stored(self, target: int) -> None:
+        stream = self._stream
+        # A keyed line that turns out to be known gives its number back: then the head is what there is to wait for.
+        await self._wait_until(lambda: stream.acknowledged >= min(target, stream.head))
+
+    async def _wait_room(self) -> None:
+        """Wait until a line can be numbered and buffered, with the order lock held."""
+        stream, link = self._stream, self._client.link
+        while True:
+            stream.take_failure()
+            if stream.takes_at_once:
+                return
+            link.request_flush(stream)
+            if stream.barred:
+                await self._client.wait_change(stream)
+            else:
+                await self._client.wait_space()
+
+    # -- Ends
+
+    async def _end_turn(self, seq: int, reason: Reason, error: BaseException | None) -> None:
+        """Close the turn that event `seq` began, unless something else has, and wait until that is stored."""
+        with anyio.move_on_after(END_SECONDS_MAX, shield=True) as scope:
+            async with self._order:
+                await self._wait_until(lambda: not self._stream.barred)
+                if self._state.open_turn == seq:
+                    self._close_turn(reason, error)
+            await self.flush()
+        if scope.cancelled_caught:
+            raise Failed(f"{self.id}: storing the turn's end took over {END_SECONDS_MAX:.0f} s")
+
+    def _close_turn(self, reason: Reason, error: BaseException | None = None, time: int | None = None) -> None:
+        self._stream.take_failure()
+        for type, data in self._state.closing(reason, error):
+            self._take(type, data, time)
+
+    async def _end_call(self, id: str, error: str | None) -> None:
+        with anyio.move_on_after(END_SECONDS_MAX, shield=True):
+            async with self._order:
+                await self._wait_until(lambda: not self._stream.barred)
+                self._stream.take_failure()
+                if id in self._state.calls:
+                    self._take(TOOL_FINISHED, {"id": id, "output": None} if error is None else unanswered(id, error))
+
+    def _withdraw(self, id: str) -> None:
+        """Note that a call whose start couldn't be made durable never began."""
+        call = self._state.calls.get(id)
+        if call is not None:
+            call.begun = False
+            if not self._stream.barred and self._stream.refusal is None and not self._stream.leaving:
+                self._take(TOOL_FINISHED, unanswered(id, TOOL_NOT_STARTED))
+
+    async def _leave(self) -> None:
+        stream = self._stream
+        if stream.refusal is not None:
+            if self.not_stored:
+                raise copy_of(stream.refusal)
+            return
+        async with self._order:
+            await self._wait_until(lambda: not stream.barred)
+            if self._state.open_turn is not None:
+                self._close_turn("aborted")
+            request = self._client.link.release(stream)
+        if request is not None:
+            await self._client.answered(request)
+            return
+        try:
+            await self._wait_until(lambda: stream.is_settled)
+        except Fenced:
+            # The release itself may come too late: then somebody else has the session, and everything is stored.
+            if self.not_stored:
+                raise
+
+
+class Turn:
+    """One turn of a session, as an `async with`; see `Session.turn`."""
+
+    def __init__(self, session: Session, data: dict[str, Any]) -> None:
+        self._session = session
+        self._given = data
+        self._seq = -1
+
+    async def __aenter__(self) -> None:
+        number = self._session._state.turns + 1
+        self._seq = await self._session.append(TURN_START, {"turn": number} | self._given | {"turn": number})
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        reason: Reason = "completed" if error is None else "error" if isinstance(error, Exception) else "aborted"
+        try:
+            await self._session._end_turn(self._seq, reason, error if reason == "error" else None)
+        except Exception as failure:
+            note_or_raise(error, failure)
+
+
+class ToolCall:
+    """One tool call of a session, as an `async with`; see `Session.tool`."""
+
+    def __init__(self, session: Session, id: str, name: str, arguments: Any, effect: Effect) -> None:
+        self.id = id
+        self.name = name
+        self._session = session
+        self._arguments = arguments
+        self._effect: Effect = effect
+
+    async def finish(self, output: Any, *, error: str | None = None) -> None:
+        """Append the call's result. Durable with the next flush, the turn's end at the latest."""
+        await self._session.tool_finished(self.id, output, error=error)
+
+    async def __aenter__(self) -> ToolCall:
+        await self._session.tool_started(self.id, self.name, self._arguments, effect=self._effect)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.id not in self._session._state.calls:
+            return
+        if error is None:
+            text = None
+        else:
+            text = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else TOOL_OUTCOME_UNKNOWN
+        try:
+            await self._session._end_call(self.id, text)
+        except Exception as failure:
+            note_or_raise(error, failure)
+
+
+def note_or_raise(error: BaseException | None, failure: Exception) -> None:
+    """Raise the failure of an ending, or make it a note of the exception that the body ended with."""
+    if error is None:
+        raise failure
+    if str(failure) != str(error):
+        error.add_note(f"turnkeeper: {failure}")
+
+
+def _check_effect(effect: str) -> None:
+    if effect not in _EFFECTS:
+        raise ValueError(f"effect is one of {', '.join(_EFFECTS)}, not {effect!r}")
