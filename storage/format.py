@@ -148,7 +148,10 @@ def parse_batch_header(line: bytes) -> BatchHeader:
     """Check and read a batch's header. Raises NotControlLine."""
     fields = _parse(line, BATCH_PREFIX)
     try:
-        runs = [_run(entry) for entry in fields["streams"]]
+        streams = fields["streams"]
+        if type(streams) is not list:
+            raise ValueError("streams")
+        runs = [_run(entry) for entry in streams]
         header = BatchHeader(
             number=_count(fields["$batch"]),
             position=_count(fields["position"]),
