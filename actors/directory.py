@@ -13,6 +13,8 @@ import socket
 from turnkeeper.storage import lock
 from turnkeeper.storage.store import STORE_FILE, WRITER_FILE, check_directory
 
+from .errors import NodeNotAnswering
+
 _DESCRIPTORS = "/proc/self/fd"
 
 
@@ -59,6 +61,14 @@ class StoreDirectory:
                 return int(json.load(content)["pid"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+    def not_answering(self, pid: int | None) -> NodeNotAnswering:
+        """Make the error for a store that `pid` serves, or its last writer, and that didn't answer in time."""
+        from turnkeeper.runtime.identity import process_state  # for this rare moment only
+
+        pid = pid or self.last_writer()
+        state = "unknown" if pid is None else process_state(pid)
+        return NodeNotAnswering(None, "none stayed alive") if state == "gone" else NodeNotAnswering(pid, state)
 
     def close(self) -> None:
         """Give the descriptor up; closing again is no error."""

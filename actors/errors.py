@@ -26,6 +26,7 @@ from turnkeeper.storage.errors import (
 from turnkeeper.storage.errors import StorageError as TurnkeeperError
 
 __all__ = [
+    "AlreadyServed",
     "Ambiguous",
     "Conflict",
     "Corrupt",
@@ -92,6 +93,18 @@ class VersionMismatch(TurnkeeperError):
             f"process {self.pid} is turnkeeper {self.version} (protocol {self.protocol}) and this is turnkeeper "
             f"{self.own_version} (protocol {self.own_protocol}); end what runs the other version, or use it too"
         )
+
+
+class AlreadyServed(TurnkeeperError):
+    """Process `pid` serves the store at `path` already, and a store has one node."""
+
+    def __init__(self, path: str, pid: int) -> None:
+        super().__init__(path, pid)
+        self.path = path
+        self.pid = pid
+
+    def message(self) -> str:
+        return f"{self.path} is served by process {self.pid} already; end that one first: turnkeeper stop"
 
 
 class SessionClosed(TurnkeeperError):

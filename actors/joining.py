@@ -13,12 +13,12 @@ import os
 import random
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import anyio
 
 from turnkeeper.runtime.frames import FrameError
-from turnkeeper.runtime.identity import process_state
 from turnkeeper.runtime.processes import ChildProcess, describe_exit, died_by_signal, read_line
 from turnkeeper.storage.errors import StorageError, StoreMissing, StoreRefused
 from turnkeeper.storage.lock import store_is_held
@@ -26,7 +26,6 @@ from turnkeeper.storage.store import describe
 
 from . import launch, protocol
 from .directory import StoreDirectory
-from .errors import NodeNotAnswering
 from .frame_socket import FrameSocket, peer_of
 from .opening_loop import OpeningLoop, Pause, StartCandidate
 from .protocol import NODE_LOG, NODE_SOCKET, PATIENCE_SECONDS, WRITER_SOCKET, check_hello, error_from_wire
@@ -47,9 +46,9 @@ class Attachment:
         self._frames = frames
         self._heard = time.monotonic()
 
-    async def attach(self, name: str) -> None:
+    async def attach(self, name: str, *, serves: bool) -> None:
         """Ask to be counted; the answer is one of what `receive` returns. Raises OSError."""
-        await self._frames.send({"op": protocol.ATTACH, "name": name})
+        await self._frames.send({"op": protocol.ATTACH, "name": name, "serves": serves})
 
     async def receive(self) -> dict[str, Any] | None:
         """Wait for the next thing that the node says, mostly its state; None when it has ended. Cancelling is harmless.
@@ -89,10 +88,25 @@ class Attachment:
                     if hello is None:
                         raise ConnectionResetError("the writer ended before its hello")
                     return frames, check_hello(hello)
-            raise _not_answering(self.hello.get("writer") or self.hello.get("pid"))
+            raise self.directory.not_answering(self.hello.get("writer"))
         except BaseException:
             frames.close()
             raise
+
+    async def rebuild(self, told: Callable[[int, int], None]) -> dict[str, Any]:
+        """Have the index built anew from the journal, and return the writer's report; appends wait meanwhile.
+
+        `told` is called with bytes done and bytes in all. Nobody else may receive meanwhile. Cancelled, it goes on.
+        Raises ConnectionResetError if the node ended, and the StorageError for which the store can't be opened.
+        """
+        await self._frames.send({"op": protocol.REBUILD})
+        while (message := await self.receive()) is not None:
+            if message.get("op") == protocol.REBUILT:
+                report: dict[str, Any] = message["report"]
+                return report
+            if message.get("progress"):
+                told(*message["progress"])
+        raise ConnectionResetError("the node ended while the index was built")
 
     async def leave(self) -> None:
         """Say goodbye; when this was the last client, wait for the node's end. Closes the attachment.
@@ -129,13 +143,14 @@ async def join(
     patience: float = PATIENCE_SECONDS,
     first: bool = True,
     name: str | None = None,
+    serves: bool = False,
 ) -> Attachment:
     """Become a client of the node of the store at `path`, absolute, and return when the store is served.
 
     With `create` a missing store is made, though not its parents. `durability` is "fsync" or "os", None for what the
     store has. `patience` is in seconds and begins anew whenever the node says that it is opening the store. Not
-    `first` is who comes back: it lets others go first. `name` is what `status` shows. Cancelling leaves nothing but a
-    node that ends by itself when nobody comes.
+    `first` is who comes back: it lets others go first. `name` is what `status` shows. Who only `serves` keeps the node
+    alive, but is no reason to refuse a `stop`. Cancelling leaves nothing but a node that ends when nobody comes.
 
     Raises:
         StoreMissing, StoreRefused, NewerFormat: There can be no store here, with the reason.
@@ -143,20 +158,23 @@ async def join(
         NodeNotAnswering: Nobody answered before the patience was over, or nobody stayed alive.
         StorageError: The store's own error, where it can't be opened.
     """
-    return await _Joining(path, create, durability, patience, first, name).run()
+    loop = OpeningLoop(first=first, patience=patience, clock=time.monotonic, chance=random.random)
+    name = name or os.path.basename(sys.argv[0]) or "python"
+    return await _Joining(path, create, durability, loop, name, serves).run()
 
 
 class _Joining:
     """One run of the opening loop."""
 
     def __init__(
-        self, path: str, create: bool, durability: str | None, patience: float, first: bool, name: str | None
+        self, path: str, create: bool, durability: str | None, loop: OpeningLoop, name: str, serves: bool
     ) -> None:
         self._path = path
         self._create = create
         self._durability = durability
-        self._name = name or os.path.basename(sys.argv[0]) or "python"
-        self._loop = OpeningLoop(first=first, patience=patience, clock=time.monotonic, chance=random.random)
+        self._loop = loop
+        self._name = name
+        self._serves = serves
         self._child: ChildProcess | None = None
         self._serving_pid: int | None = None
 
@@ -197,7 +215,7 @@ class _Joining:
         frames = FrameSocket(connection, anyio)
         try:
             attachment = Attachment(directory, frames, await self._hear_hello(frames))
-            await attachment.attach(self._name)
+            await attachment.attach(self._name, serves=self._serves)
             await self._wait_until_served(attachment)
         except BaseException as error:
             frames.close()
@@ -269,11 +287,11 @@ class _Joining:
     def _out_of_patience(self) -> StorageError:
         try:
             directory = StoreDirectory(self._path)
-        except StorageError as error:
-            return error
-        pid = self._serving_pid or directory.last_writer()
+        except StorageError as unusable:
+            return unusable
+        error = directory.not_answering(self._serving_pid)
         directory.close()
-        return _not_answering(pid)
+        return error
 
 
 async def _hear_word(pipe: int) -> tuple[str, str]:
@@ -288,8 +306,3 @@ async def _hear_word(pipe: int) -> tuple[str, str]:
                 return line, ""
         if not content.endswith(b"\n"):
             return "", " ".join(said.decode(errors="replace").split())[-_LAST_WORDS_MAX:]
-
-
-def _not_answering(pid: int | None) -> NodeNotAnswering:
-    state = "unknown" if pid is None else process_state(pid)
-    return NodeNotAnswering(None, "none stayed alive") if state == "gone" else NodeNotAnswering(pid, state)

@@ -37,8 +37,11 @@ class Openings:
             row = self._named(opening.wanted)
             if row is None:
                 return self._reserve(opening.wanted, opening.header, opening.owner, holder)
-            if self._began(opening, row):
-                return new_stream(row.id)
+            if opening.header["id"] == row.id:
+                if not self._is_own(opening, row):
+                    return Exists(row.id)
+                if row.epoch == 1:
+                    return new_stream(row.id)  # its first run is stored, which its owner hasn't heard of
         else:
             try:
                 row = self._journal.row(self._journal.resolve(opening.wanted))
@@ -57,11 +60,9 @@ class Openings:
             return None
         return row if name in (row.id, row.summary.get("key")) else None
 
-    def _began(self, opening: Opening, row: StreamRow) -> bool:
-        """Say whether this very opening has stored the stream's first run, so that its asker hasn't heard of it."""
+    def _is_own(self, opening: Opening, row: StreamRow) -> bool:
         owner = row.summary.get("owner") or {}
-        same = owner.get("token") == opening.owner["token"]
-        return same and row.epoch == 1 and opening.header is not None and opening.header["id"] == row.id
+        return bool(owner.get("token") == opening.owner["token"])
 
     def _reserve(
         self, wanted: str, header: Mapping[str, Any], owner: Mapping[str, Any], holder: object

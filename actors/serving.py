@@ -1,0 +1,63 @@
+"""Serve a store in the foreground: a node of one's own, kept alive without a client until it is told to end.
+
+The process that calls this is the node's parent and one of its visitors, so a service manager that kills it takes the
+node's reason to live. Clients that are attached when the node ends come back by the opening loop, and start another.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+
+from turnkeeper.runtime.processes import ChildProcess, describe_exit, died_by_signal
+from turnkeeper.storage.errors import StoreRefused
+
+from .errors import AlreadyServed
+from .joining import Attachment, join
+
+
+async def serve(
+    path: str, *, create: bool = True, durability: str | None = None, ready: Callable[[dict[str, Any]], None]
+) -> None:
+    """Be the node's keeper for the store at `path` until INT, TERM or `stop` ends it in order; run it in a main thread.
+
+    `ready` is called with the node's hello when the store is served. Cancelling ends the node in order too.
+
+    Raises:
+        AlreadyServed: Another process serves the store.
+        StoreRefused: The node was killed. Otherwise as `join`.
+    """
+    attachment = await join(path, create=create, durability=durability, name="turnkeeper serve", serves=True)
+    node, attachment.child = attachment.child, None
+    try:
+        if node is None:
+            raise AlreadyServed(path, attachment.hello["pid"])
+        ready(attachment.hello)
+        await _keep(attachment, node)
+    finally:
+        attachment.close()
+        if node is not None:
+            node.send_signal(signal.SIGTERM)
+            with anyio.CancelScope(shield=True):
+                await node.wait()
+            node.close()
+    if died_by_signal(node.returncode) is not None:
+        raise StoreRefused(path, f"its node {describe_exit(node.returncode)}; start it again")
+
+
+async def _keep(attachment: Attachment, node: ChildProcess) -> None:
+    """Return when the node has ended, or a signal asks for its end."""
+    async with anyio.create_task_group() as tasks:
+
+        async def obey_signals() -> None:
+            with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                async for _ in signals:
+                    node.send_signal(signal.SIGTERM)
+
+        tasks.start_soon(obey_signals)
+        while await attachment.receive() is not None:
+            pass
+        tasks.cancel_scope.cancel()
