@@ -163,7 +163,9 @@ def open_store_file(path: str, *, create: bool) -> int:
     return descriptor
 
 
-def finish(descriptor: int, path: str, backend: str = "journal") -> StoreDescription:
+def finish(
+    descriptor: int, path: str, durability: Durability | None = None, backend: str = "journal"
+) -> StoreDescription:
     """Fill an empty store.json in place, synced, or check the one that is there. The caller holds the lock.
 
     Raises StoreRefused where the description isn't ours or can't be written, NewerFormat for a later version's.
@@ -173,7 +175,7 @@ def finish(descriptor: int, path: str, backend: str = "journal") -> StoreDescrip
     if content.strip():
         return parse_description(content, name)
     created = time.time_ns() // 1_000_000
-    description = StoreDescription(FORMAT, str(uuid.uuid4()), created, "fsync", backend)
+    description = StoreDescription(FORMAT, str(uuid.uuid4()), created, durability or "fsync", backend)
     filled = description.as_bytes()
     try:
         if os.pwrite(descriptor, filled, 0) != len(filled):
