@@ -143,11 +143,15 @@ class Invariant(StrEnum):
 
 
 class Run(NamedTuple):
-    """One batch's lines of the stream, or, without lines, a grant: ``first`` is the head before it."""
+    """One batch's lines of the stream, or, without lines, a grant: ``first`` is the head before it.
+
+    Batches of two writers differ in their bytes (their time) even where their lines are the same: a run has its writer.
+    """
 
     epoch: int
     first: int
     lines: tuple[str, ...]
+    writer: int = 0
 
     @property
     def head(self) -> int:
@@ -702,6 +706,7 @@ def _takes_messages(
         quiet = _with_writer(world, number, answering)._replace(indexed=index)
         yield Step(f"writer {number} has nothing to write for {taken}", quiet, True)
         return
+    run = run._replace(writer=number)
     what = f"batch {writer.end} for {taken}: epoch {run.epoch}, {', '.join(run.lines) or 'granted'}"
     dirty = world.dirty | {writer.end}
     writing = writer._replace(stage=Stage.WRITTEN, batch=run, answers=answers, queue=late + waiting)

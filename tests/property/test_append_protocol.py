@@ -195,6 +195,31 @@ def test_with_the_rule_back_the_same_accidents_break_nothing(case: Case) -> None
     assert exploration.complete
 
 
+def test_without_the_lock_the_same_lines_written_again_may_tear_what_is_acknowledged() -> None:
+    """A power cut while a writer that woke overwrites its successor's batch loses it, even though no line differs."""
+    trace = (
+        "client 0 sends a1 at 1 under epoch 1",
+        "writer 0 is stopped when serving",
+        "the node starts writer 1",
+        "writer 1 opens behind batch 0",
+        "writer 1 syncs what it found",
+        "writer 1 indexes what it found and serves",
+        "client 0 gives up on writer 0",
+        "client 0 connects to writer 1",
+        "client 0 sends a1 at 1 under epoch 1",
+        "writer 1 writes batch 1 for 1 of 1 messages: epoch 1, a1",
+        "writer 1 syncs",
+        "writer 1 indexes",
+        "writer 1 answers",
+        "writer 0 is continued",
+        "writer 0 writes batch 1 for 1 of 1 messages: epoch 1, a1",
+    )
+    rules = Rules(lock=False)
+    *before, last = replay(first_world(Budget(stops=1)), trace, rules)
+    assert [violation(world, rules) for world in before] == [None] * len(trace)
+    assert violation(last, rules) is Invariant.ACKNOWLEDGED_IS_DURABLE
+
+
 def test_each_rule_is_left_out_alone_in_some_case() -> None:
     """A rule that joins the model without a counter-example is noticed, and so is another wrong way to follow one."""
     switches: set[tuple[str, object]] = {(rule, False) for rule, value in asdict(Rules()).items() if value is True}
