@@ -45,6 +45,19 @@ def encode_frame(message: Any) -> bytes:
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
+def encode_checked_frame(message: Any) -> bytes:
+    """Make a frame of what a caller gave, and be sure that the other side can read it. Raises as `encode_frame` does.
+
+    It costs a decoding: a map's key may be a list, say, which only shows where the map is built again.
+    """
+    frame = encode_frame(message)
+    try:
+        FrameDecoder().feed(frame)
+    except FrameError as error:
+        raise TypeError(f"the message can't cross between processes: {error.reason}") from error
+    return frame
+
+
 class FrameDecoder:
     """Turn a stream of bytes, cut anywhere, into the messages it carries.
 
@@ -57,7 +70,7 @@ class FrameDecoder:
         self._wanted = LENGTH_BYTES
         self._failure: str | None = None
 
-    def feed(self, data: bytes) -> list[Any]:
+    def feed(self, data: bytes | bytearray) -> list[Any]:
         """Take the next bytes of the stream and return the messages that are now whole, in order.
 
         Raises:

@@ -42,9 +42,19 @@ def require_guarded_main() -> None:
     Raises:
         UnguardedMain: It is. Going on would run the program once more in each process that it starts.
     """
+    global _main_was_refused
     process = sys.modules.get("multiprocessing.process")
     if process is not None and getattr(process.current_process(), "_inheriting", False):
+        _main_was_refused = True
         raise UnguardedMain
+
+
+def main_was_refused() -> bool:
+    """Say whether `require_guarded_main` ever refused in this process, whatever became of its error."""
+    return _main_was_refused
+
+
+_main_was_refused = False
 
 
 def open_pidfd(pid: int) -> int | None:
@@ -95,8 +105,13 @@ class ChildProcess:
     """
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
-        """Take over a process started with `start_new_session=True`; nobody else may wait for it."""
+        """Take over a process started with `start_new_session=True`; nobody else may wait for it.
+
+        `stdin` and `stdout` are then our ends of its pipes, or None.
+        """
         self.pid = popen.pid
+        self.stdin = None if popen.stdin is None else popen.stdin.fileno()
+        self.stdout = None if popen.stdout is None else popen.stdout.fileno()
         self._popen = popen
         self._returncode: int | None = None
         self._ended = False

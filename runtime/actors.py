@@ -1,0 +1,401 @@
+"""Actors: plain classes whose async methods handle one message at a time, and the references through which others ask.
+
+The public coroutine methods of a class are its handlers. If it has `__aenter__` and `__aexit__`, they bracket its life.
+An `ActorRef` is the same for an actor in the loop and for one in a worker process (worker.py): a bounded mailbox in
+this loop, in front of whatever does the work. An actor ends when it is stopped, when its task group is cancelled, or
+when it fails: when a handler raises what is no registered error (errors.py). It is not started again here.
+
+An actor's end never cancels its task group. The ask that met a failure is told of it, every later ask and tell is told
+how the actor ended, and `stop` raises what nobody was told of: the error of a tell or of `__aexit__`. Only an error of
+`__aexit__` while the task group is being cancelled leaves through the group, as from any task.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from .errors import ActorNotStarted, ActorUnknown, actor_error, is_answer
+from .mailbox import BYTES_MAX, MESSAGES_MAX, Mailbox, MailboxClosed, MailboxStatistics
+
+SHUTDOWN_SECONDS = 3.0
+"""How long an actor that is stopped may take to handle what it has and to leave, if nothing else is said. With the two
+seconds that a process has after SIGTERM, all is over in five."""
+
+VALUE_BYTES = 16
+"""What each value of a message counts for in a mailbox, beside its text or bytes."""
+
+Arguments: TypeAlias = tuple[Any, ...]
+Keywords: TypeAlias = dict[str, Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ActorEnd:
+    """How an actor ended: in one line, and the error if it failed."""
+
+    reason: str
+    error: Exception | None = None
+
+
+class Sealed(NamedTuple):
+    """A message in the form in which its actor takes it, and what it counts for in the mailbox, in bytes."""
+
+    message: Any
+    size: int
+
+
+class Letter:
+    """One message on its way through a mailbox, with the place for its answer."""
+
+    def __init__(self, call: str, message: Any) -> None:
+        self.call = call
+        self.message = message
+        self.begun = False
+        """Whether the actor may have seen it. Set before it can."""
+        self.wanted = False
+        """Whether somebody waits for the answer."""
+        self._answered = anyio.Event()
+        self._reply: Any = None
+        self._error: Exception | None = None
+
+    @property
+    def answered(self) -> bool:
+        """Whether there is an answer."""
+        return self._answered.is_set()
+
+    def reply(self, value: Any) -> None:
+        """Answer with a value."""
+        self._reply = value
+        self._answered.set()
+
+    def fail(self, error: Exception) -> None:
+        """Answer with an exception."""
+        self._error = error
+        self._answered.set()
+
+    def lose(self, reason: str) -> None:
+        """Answer that there will be no answer."""
+        self.fail(ActorUnknown(self.call, reason) if self.begun else ActorNotStarted(self.call, reason))
+
+    async def wait(self) -> Any:
+        """Wait for the answer; return or raise it."""
+        await self._answered.wait()
+        if self._error is not None:
+            raise self._error
+        return self._reply
+
+
+class LetterLost(Exception):
+    """Raised instead of handling a letter: whoever should do it will never answer."""
+
+
+class ActorRef:
+    """How others in this loop reach one actor."""
+
+    def __init__(self, name: str, mailbox: Mailbox[Letter], shutdown_seconds: float) -> None:
+        self.name = name
+        self._mailbox = mailbox
+        self._shutdown_seconds = shutdown_seconds
+        self._handlers: frozenset[str] = frozenset()
+        self._seal: Callable[[str, Arguments, Keywords], Sealed] = seal_in_loop
+        self._scope = anyio.CancelScope()
+        self._at_hand: Letter | None = None
+        self._stop_deadline: float | None = None
+        self._end: ActorEnd | None = None
+        self._end_known = anyio.Event()
+        self._untold: Exception | None = None
+
+    def __repr__(self) -> str:
+        return f"<ActorRef {self.name}: {self._end.reason if self._end else 'alive'}>"
+
+    # A timeout of the caller's own scope could not tell what was not started from what may have been done.
+    async def ask(
+        self,
+        method: str,
+        /,
+        *arguments: Any,
+        timeout: float | None = None,  # noqa: ASYNC109
+        **keywords: Any,
+    ) -> Any:
+        """Have the actor's handler run with these arguments, after all it was sent before, and return what it returns.
+
+        Waits for room in the mailbox and then for the reply, at most `timeout` seconds for both. Cancelled, only the
+        wait ends: a message that is in the mailbox stays there and will be handled.
+
+        Raises:
+            ActorNotStarted: The actor has ended, is being stopped, or ended before its turn; or the time was over
+                while the mailbox was full. Nothing was done.
+            ActorUnknown: The actor or its process ended while it was at it, or the time is over: it may have been done.
+            ActorError: The handler failed. Registered errors (errors.py) arrive as what they are.
+            AttributeError: The actor has no such handler.
+            TypeError: An argument can't cross to the actor's process.
+        """
+        letter, size = self._write(method, arguments, keywords)
+        letter.wanted, posted = True, False
+        try:
+            with anyio.move_on_after(timeout):
+                await self._post(letter, size)
+                posted = True
+                return await letter.wait()
+            if letter.answered:
+                return await letter.wait()
+        finally:
+            letter.wanted = False
+        reason = f"no answer within {timeout:g} s"
+        raise ActorUnknown(letter.call, reason) if posted else ActorNotStarted(letter.call, f"{reason}, mailbox full")
+
+    async def tell(self, method: str, /, *arguments: Any, **keywords: Any) -> None:
+        """Have the actor's handler run with these arguments some time; wait only for room in the mailbox.
+
+        Cancelled while it waits, nothing was told. Raises ActorNotStarted, AttributeError and TypeError as `ask` does.
+        """
+        await self._post(*self._write(method, arguments, keywords))
+
+    def tell_nowait(self, method: str, /, *arguments: Any, **keywords: Any) -> None:
+        """Tell without waiting.
+
+        Raises:
+            MailboxFull: There is no room now; nothing was told. Otherwise as `tell` does.
+        """
+        letter, size = self._write(method, arguments, keywords)
+        try:
+            self._mailbox.put_nowait(letter, size)
+        except MailboxClosed:
+            raise self._refusal(letter) from None
+
+    async def stop(self, shutdown_seconds: float | None = None) -> ActorEnd:
+        """End the actor in order and return how it ended; if it has ended already, only return that.
+
+        It takes no more messages, handles those that it has, and leaves, within `shutdown_seconds`; then it is
+        cancelled, and a process that does not heed that is killed. Shielded from cancellation.
+
+        Raises:
+            Exception: The error of a tell, or of the actor's `__aexit__`, that nobody was told of.
+        """
+        seconds = self._shutdown_seconds if shutdown_seconds is None else shutdown_seconds
+        self._stop_deadline = anyio.current_time() + seconds
+        self._mailbox.close()
+        with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(seconds):
+                await self._end_known.wait()
+            self._scope.cancel()
+            end = await self.wait_ended()
+        untold, self._untold = self._untold, None
+        if untold is not None:
+            raise untold
+        return end
+
+    async def wait_ended(self) -> ActorEnd:
+        """Wait until the actor has ended and return how. Cancelling only ends the wait."""
+        await self._end_known.wait()
+        assert self._end is not None
+        return self._end
+
+    @property
+    def end(self) -> ActorEnd | None:
+        """How the actor ended; None while it lives."""
+        return self._end
+
+    def statistics(self) -> MailboxStatistics:
+        """Return what its mailbox holds now."""
+        return self._mailbox.statistics()
+
+    def _write(self, method: str, arguments: Arguments, keywords: Keywords) -> tuple[Letter, int]:
+        if method not in self._handlers:
+            known = ", ".join(sorted(self._handlers)) or "none"
+            raise AttributeError(f"{self.name} has no handler {method!r}; its handlers: {known}")
+        message, size = self._seal(method, arguments, keywords)
+        return Letter(f"{self.name}.{method}", message), size
+
+    async def _post(self, letter: Letter, size: int) -> None:
+        try:
+            await self._mailbox.put(letter, size)
+        except MailboxClosed:
+            if self._stop_deadline is None:
+                # It is ending by itself, which takes moments, and how it ended belongs into the error.
+                await self._end_known.wait()
+            raise self._refusal(letter) from None
+
+    def _refusal(self, letter: Letter) -> ActorNotStarted:
+        return ActorNotStarted(letter.call, self._end.reason if self._end else "it is ending")
+
+
+class Life:
+    """The other side of a reference, for the one task that runs its actor."""
+
+    def __init__(self, ref: ActorRef) -> None:
+        self._ref = ref
+
+    @property
+    def scope(self) -> anyio.CancelScope:
+        """What the actor lives in; cancelled when stopping it takes too long."""
+        return self._ref._scope
+
+    @property
+    def stopping(self) -> bool:
+        """Whether somebody stops the actor, and so will be told of its errors."""
+        return self._ref._stop_deadline is not None
+
+    def seconds_left(self) -> float:
+        """How long the actor, whose end has begun, may still take."""
+        deadline = self._ref._stop_deadline
+        return self._ref._shutdown_seconds if deadline is None else max(0.0, deadline - anyio.current_time())
+
+    def take_no_more(self) -> None:
+        """Close the mailbox: the actor is about to end. What is in it is still handed out."""
+        self._ref._mailbox.close()
+
+    def begin(self, handlers: frozenset[str], seal: Callable[[str, Arguments, Keywords], Sealed] | None = None) -> None:
+        """Say what the actor can be asked, and how messages are sealed for it."""
+        self._ref._handlers = handlers
+        self._ref._seal = seal or self._ref._seal
+
+    async def handle_letters(self, handle: Callable[[Letter], Awaitable[Any]]) -> Exception | None:
+        """Have letter after letter handled and answered, until the mailbox is closed and empty, or a handler fails.
+
+        Returns the error with which it failed; its sender was told, or `stop` will tell. Raises LetterLost as the
+        handler did: `finish` then answers that letter and those behind it.
+        """
+        ref = self._ref
+        while True:
+            try:
+                letter = ref._at_hand = await ref._mailbox.get()
+            except MailboxClosed:
+                return None
+            try:
+                value = await handle(letter)
+            except LetterLost:
+                raise
+            except Exception as error:
+                ref._at_hand = None
+                answer = is_answer(error)
+                told = error if answer else actor_error(error)
+                if not letter.wanted:
+                    self._keep_untold(told)
+                letter.fail(told)
+                if not answer:
+                    return error
+            else:
+                ref._at_hand = None
+                letter.reply(value)
+
+    def end_with(self, error: Exception, failure: Exception | None) -> None:
+        """Say that the actor has ended with an error: the handler's `failure` coming out, or another one.
+
+        Raises:
+            Exception: The error itself, where neither a sender nor `stop` is there to be told of it.
+        """
+        self.finish(f"it failed: {actor_error(error)}", actor_error(error))
+        if failure is None and not self.stopping:
+            raise error
+        if error is not failure:
+            self._keep_untold(error)
+
+    def finish(self, reason: str, error: Exception | None = None) -> None:
+        """Say that the actor has ended, and answer every letter that it leaves."""
+        ref = self._ref
+        ref._end = ActorEnd(reason, error)
+        ref._mailbox.close()
+        if ref._at_hand is not None:
+            ref._at_hand.lose(reason)
+        for letter in ref._mailbox.take_all():
+            letter.lose(reason)
+        ref._end_known.set()
+
+    def _keep_untold(self, error: Exception) -> None:
+        # The first one counts: what follows may follow from it.
+        self._ref._untold = self._ref._untold or error
+
+
+async def spawn_in_loop(
+    task_group: TaskGroup,
+    actor: Callable[..., Any],
+    *arguments: Any,
+    name: str | None = None,
+    messages_max: int = MESSAGES_MAX,
+    bytes_max: int = BYTES_MAX,
+    shutdown_seconds: float = SHUTDOWN_SECONDS,
+) -> ActorRef:
+    """Make an actor by `actor(*arguments)`, a class or what makes one, in this loop; return once it is ready.
+
+    It lives in the task group until it ends. What is sent to it is handed on as it is, not copied; its mailbox counts
+    the text and bytes in it. Cancelled before the actor is ready, nothing of it is left.
+
+    Raises:
+        Exception: What its constructor or its `__aenter__` raised, as it is.
+    """
+    mailbox = Mailbox[Letter](messages_max=messages_max, bytes_max=bytes_max)
+    ref = ActorRef(name or str(getattr(actor, "__name__", "actor")), mailbox, shutdown_seconds)
+    await task_group.start(without_interrupts(_live_in_loop), Life(ref), actor, arguments, name=ref.name)
+    return ref
+
+
+async def _live_in_loop(
+    life: Life, make: Callable[..., Any], arguments: Arguments, *, task_status: TaskStatus[None]
+) -> None:
+    failure: Exception | None = None
+    try:
+        with life.scope:
+            actor = make(*arguments)
+            async with AsyncExitStack() as stack:
+                if hasattr(actor, "__aenter__"):
+                    await stack.enter_async_context(actor)
+                life.begin(handlers_of(type(actor)))
+                task_status.started()
+                failure = await life.handle_letters(partial(_handle_in_loop, actor))
+                if failure is not None:
+                    raise failure
+    except Exception as error:
+        life.end_with(error, failure)
+    except BaseException:
+        life.finish("it was cancelled")
+        raise
+    else:
+        life.finish("it was stopped")
+
+
+async def _handle_in_loop(actor: Any, letter: Letter) -> Any:
+    method, arguments, keywords = letter.message
+    letter.begun = True
+    return await getattr(actor, method)(*arguments, **keywords)
+
+
+def handlers_of(actor_class: type) -> frozenset[str]:
+    """Return the names of a class's handlers: its public coroutine methods."""
+    return frozenset(
+        name for name, method in inspect.getmembers(actor_class, inspect.iscoroutinefunction) if name[0] != "_"
+    )
+
+
+def seal_in_loop(method: str, arguments: Arguments, keywords: Keywords) -> Sealed:
+    """Leave a message as it is, and weigh it."""
+    return Sealed((method, arguments, keywords), _weight(arguments) + _weight(keywords))
+
+
+def without_interrupts(function: Function) -> Function:
+    """Keep trio from raising KeyboardInterrupt inside the async function; trio raises it in the main task instead.
+
+    Other loops never raise it inside a task of ours. trio is not imported for this: where it runs, it is there.
+    """
+    trio = sys.modules.get("trio")
+    protected: Function = function if trio is None else trio.lowlevel.enable_ki_protection(function)
+    return protected
+
+
+def _weight(value: Any) -> int:
+    if isinstance(value, str | bytes | bytearray | memoryview):
+        return len(value) + VALUE_BYTES
+    if isinstance(value, Mapping):
+        return VALUE_BYTES + sum(_weight(key) + _weight(content) for key, content in value.items())
+    if isinstance(value, list | tuple):
+        return VALUE_BYTES + sum(map(_weight, value))
+    return VALUE_BYTES

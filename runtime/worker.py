@@ -1,0 +1,375 @@
+"""Actors in worker processes of their own: started, asked, stopped and reaped from the host's loop.
+
+A worker is a fresh Python in a process session of its own, with multiprocessing's way of importing the program's main
+module, which is done only if the actor's class is defined there. It is ready within a time or there is an error, with
+what it last said. It ends with the actor, with the task group, or at once when the host dies; worker_main.py is its
+side. One call at a time is with the worker; the rest waits in the mailbox here, and so is certainly not started when
+the worker dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from multiprocessing import spawn
+from typing import Any, NamedTuple
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from .actors import (
+    SHUTDOWN_SECONDS,
+    ActorRef,
+    Arguments,
+    Keywords,
+    Letter,
+    LetterLost,
+    Life,
+    Sealed,
+    without_interrupts,
+)
+from .errors import WorkerStartError, error_from_wire
+from .frames import FrameDecoder, FrameError, encode_checked_frame, encode_frame
+from .mailbox import BYTES_MAX, MESSAGES_MAX, Mailbox
+from .processes import ChildProcess, UnguardedMain, describe_exit, require_guarded_main, write_all
+
+READY_SECONDS = 10.0
+"""How long a worker may take to start Python and to import its actor's module, if nothing else is said."""
+
+WORDS_BYTES_MAX = 8 * 1024
+"""How much of what a worker last said goes into the error."""
+
+LAST_NEWS_SECONDS = 0.5
+"""How long to listen to a worker that has ended."""
+
+READ_BYTES = 256 * 1024
+
+_BEGIN = (
+    "import json, sys; start = json.loads(sys.stdin.readline()); sys.path[:] = start['path']; "
+    "from turnkeeper.runtime.worker_main import main; main(start)"
+)
+
+
+async def spawn_in_process(
+    task_group: TaskGroup,
+    actor: type | str,
+    *arguments: Any,
+    name: str | None = None,
+    messages_max: int = MESSAGES_MAX,
+    bytes_max: int = BYTES_MAX,
+    shutdown_seconds: float = SHUTDOWN_SECONDS,
+    ready_seconds: float = READY_SECONDS,
+) -> ActorRef:
+    """Make an actor in a new worker process; return once it is ready.
+
+    `actor` is a class that can be imported, or its "module:name", which the host then need not import. Arguments, of
+    messages too, and replies are plain values and cross as copies. The process lives in the task group until the actor
+    ends. Cancelled before the actor is ready, nothing is left.
+
+    Raises:
+        WorkerStartError: The process did not come up, or could not import the class, within `ready_seconds`.
+        UnguardedMain: This process is itself only importing the program's main module.
+        ActorError: The class's constructor or its `__aenter__` failed. Registered errors arrive as what they are.
+        TypeError: An argument can't cross.
+    """
+    require_guarded_main()
+    target = actor if isinstance(actor, str) else f"{actor.__module__}:{actor.__qualname__}"
+    order = _StartOrder(target, _preparation_of_main(target), encode_checked_frame(["boot", target, arguments]))
+    mailbox = Mailbox[Letter](messages_max=messages_max, bytes_max=bytes_max)
+    ref = ActorRef(name or target.rpartition(":")[2], mailbox, shutdown_seconds)
+    await task_group.start(without_interrupts(_live_in_process), Life(ref), order, ready_seconds, name=ref.name)
+    return ref
+
+
+class _StartOrder(NamedTuple):
+    """What a new worker is to be: the target, how to import the main module if need be, and its first frame."""
+
+    target: str
+    main: dict[str, str]
+    boot: bytes
+
+
+def _preparation_of_main(target: str) -> dict[str, str]:
+    """Say how a new process gets at the program's main module, if the target is in it."""
+    module, colon, name = target.partition(":")
+    if not (module and colon and name) or "<locals>" in name:
+        raise WorkerStartError(target, "can't be started: its class can't be imported by module and name")
+    if module not in ("__main__", "__mp_main__"):
+        return {}
+    main = sys.modules["__main__"]
+    imported_as = getattr(main.__spec__, "name", None)
+    if imported_as is not None and imported_as.rpartition(".")[2] != "__main__":
+        return {"init_main_from_name": imported_as}
+    path = getattr(main, "__file__", None)
+    if imported_as is None and path is not None and os.path.isfile(path):
+        return {"init_main_from_path": os.path.abspath(path)}
+    raise WorkerStartError(
+        target,
+        "can't be started: its class is defined in a program that no other process can import "
+        "(python -c, standard input, an interactive session, a package's __main__); put the class into a module",
+    )
+
+
+def seal_for_process(method: str, arguments: Arguments, keywords: Keywords) -> Sealed:
+    """Make the frame that asks a worker; the mailbox counts its bytes."""
+    frame = encode_checked_frame(["call", method, arguments, keywords])
+    return Sealed(frame, len(frame))
+
+
+async def _live_in_process(
+    life: Life, order: _StartOrder, ready_seconds: float, *, task_status: TaskStatus[None]
+) -> None:
+    worker = await _Worker.start(order, ready_seconds)
+    worker.when_lost = life.take_no_more
+    started, in_order = False, False
+    failure: Exception | None = None
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(without_interrupts(worker.listen))
+            try:
+                with life.scope:
+                    life.begin(await worker.wait_started(), seal_for_process)
+                    task_status.started()
+                    started = True
+                    failure = await life.handle_letters(worker.call)
+                    in_order = failure is None
+            except LetterLost:
+                pass
+            finally:
+                await worker.end(life.seconds_left(), now=not in_order)
+    except BaseException:
+        life.finish("it was cancelled")
+        if worker.leaving_error is not None:
+            raise worker.leaving_error from None
+        raise
+    finally:
+        worker.close()
+    if not started:
+        raise worker.leaving_error or WorkerStartError(order.target, f"{worker.exit} before its actor was ready")
+    if worker.leaving_error is not None:
+        life.end_with(worker.leaving_error, failure)
+    elif failure is not None:
+        life.finish(f"it failed: {failure}", failure)
+    else:
+        life.finish(worker.how_it_ended())
+
+
+class _Worker:
+    """One worker process, as its host has it."""
+
+    def __init__(self, child: ChildProcess, connection: socket.socket, words: int) -> None:
+        connection.setblocking(False)
+        self.leaving_error: Exception | None = None
+        """What the actor raised while it entered or left, if it did."""
+        self.when_lost: Callable[[], None] | None = None
+        """Called once the worker says nothing more."""
+        self._child = child
+        self._connection = connection
+        self._words = words
+        self._decoder = FrameDecoder()
+        self._unsent = bytearray()
+        self._answers: deque[list[Any]] = deque()
+        self._news = anyio.Event()
+        self._listening = anyio.CancelScope(shield=True)
+        self._heard_all = anyio.Event()
+        self._ended_unasked = False
+
+    @classmethod
+    async def start(cls, order: _StartOrder, ready_seconds: float) -> _Worker:
+        """Start a process and wait until it has imported the target. Cancelled or failing, nothing of it is left.
+
+        Raises:
+            WorkerStartError: It could not be started, ended or failed before it was ready, or took too long.
+        """
+        try:
+            worker, start = _launch(order)
+        except OSError as error:
+            raise WorkerStartError(order.target, f"can't be started: {error}") from error
+        try:
+            with anyio.move_on_after(ready_seconds):
+                await worker._boot(start, order)
+                return worker
+            late = f"was not ready within {ready_seconds:g} s"
+            raise WorkerStartError(order.target, late, worker._last_words())
+        except BaseException:
+            await worker._child.end(shutdown_seconds=0, terminate_seconds=0)
+            worker.close()
+            raise
+
+    @property
+    def exit(self) -> str:
+        """How the process ended."""
+        return describe_exit(self._child.returncode)
+
+    def how_it_ended(self) -> str:
+        """Say how a worker ended whose actor did not fail."""
+        process = f"its worker process {self._child.pid} {self.exit}"
+        if self._ended_unasked:
+            return process
+        return "it was stopped" if self._child.returncode == 0 else f"it was stopped; {process}"
+
+    async def listen(self) -> None:
+        """Take what the worker says until it says nothing more. Shielded: it ends with `end`."""
+        with self._listening, contextlib.suppress(OSError, FrameError):
+            while messages := await self._receive():
+                self._take(messages)
+        self._heard_all.set()
+        self._news.set()
+        if self.when_lost is not None:
+            self.when_lost()
+
+    async def wait_started(self) -> frozenset[str]:
+        """Wait until the actor is ready and return its handlers.
+
+        Raises:
+            LetterLost: The process ended instead.
+        """
+        _, handlers = await self._wait_answer()
+        return frozenset(handlers)
+
+    async def call(self, letter: Letter) -> Any:
+        """Have the worker handle a letter and return the reply.
+
+        Raises:
+            LetterLost: The worker has ended, or ended meanwhile.
+            Exception: What the handler raised, as it crosses.
+        """
+        if self._heard_all.is_set():
+            raise LetterLost
+        letter.begun = True
+        with contextlib.suppress(OSError):  # it has ended, which its silence says
+            await self._send(letter.message)
+        kind, content = await self._wait_answer()
+        if kind == "failed":
+            raise error_from_wire(content)
+        return content
+
+    async def end(self, seconds: float, *, now: bool) -> None:
+        """Tell the worker to stop, see it end within the time or by signals, and hear what it still said. Shielded."""
+        self._ended_unasked = self._heard_all.is_set()
+        with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(seconds), contextlib.suppress(OSError):
+                await self._send(encode_frame(["stop", now]))
+                await self._child.wait()
+            await self._child.end(shutdown_seconds=0)
+            # A process that the actor forked, in a group of its own, may hold the connection open.
+            with anyio.move_on_after(LAST_NEWS_SECONDS):
+                await self._heard_all.wait()
+        self._listening.cancel()
+
+    def close(self) -> None:
+        """Give up what belongs to a process that has ended."""
+        self._connection.close()
+        self._child.close()
+        os.close(self._words)
+
+    async def _boot(self, start: bytes, order: _StartOrder) -> None:
+        assert self._child.stdin is not None
+        with contextlib.suppress(OSError):  # it has ended, which its silence says
+            await write_all(self._child.stdin, start)
+            await self._send(order.boot)
+        messages = await self._receive()
+        if not messages:
+            await self._child.wait()
+            raise WorkerStartError(order.target, f"{self.exit}, before it was ready", self._last_words())
+        (kind, content), *rest = messages
+        if kind == "failed":
+            raise _import_failure(order.target, content)
+        self._take(rest)
+
+    def _take(self, messages: list[Any]) -> None:
+        for kind, content in messages:
+            if kind != "ended":
+                self._answers.append([kind, content])
+            elif content is not None:
+                self.leaving_error = error_from_wire(content)
+        self._news.set()
+
+    async def _wait_answer(self) -> list[Any]:
+        while not self._answers:
+            if self._heard_all.is_set():
+                raise LetterLost
+            self._news = anyio.Event()
+            await self._news.wait()
+        return self._answers.popleft()
+
+    async def _receive(self) -> list[Any]:
+        """Return what the worker said next; nothing means that it says nothing more."""
+        while True:
+            await anyio.wait_readable(self._connection)
+            try:
+                content = self._connection.recv(READ_BYTES)
+            except BlockingIOError:
+                continue
+            except ConnectionResetError:
+                return []
+            messages = self._decoder.feed(content)
+            if messages or not content:
+                return messages
+
+    async def _send(self, frame: bytes) -> None:
+        """Send a frame behind what a cancelled send has left. Cancelled, the rest is sent with the next one."""
+        self._unsent += frame
+        while self._unsent:
+            try:
+                sent = self._connection.send(memoryview(self._unsent)[:READ_BYTES])
+            except BlockingIOError:
+                await anyio.wait_writable(self._connection)
+            else:
+                del self._unsent[:sent]
+
+    def _last_words(self) -> str:
+        size = os.fstat(self._words).st_size
+        return os.pread(self._words, WORDS_BYTES_MAX, max(0, size - WORDS_BYTES_MAX)).decode(errors="replace")
+
+
+def _launch(order: _StartOrder) -> tuple[_Worker, bytes]:
+    """Start the process; return it and the line that it waits for on its standard input."""
+    if getattr(sys, "frozen", False):
+        raise OSError("this program is frozen into one file, and there is no Python to start")
+    command = spawn.get_command_line()
+    interpreter = command[: command.index("-c")]
+    with contextlib.ExitStack() as undo:
+        connection, workers = socket.socketpair()
+        undo.callback(connection.close)
+        words = os.memfd_create("last words")
+        undo.callback(os.close, words)
+        with workers, os.fdopen(_duplicate_of_stderr(), "wb") as stderr:
+            popen = subprocess.Popen(
+                [*interpreter, "-P", "-c", _BEGIN],
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stderr=words,
+                pass_fds=(workers.fileno(), stderr.fileno()),
+                start_new_session=True,
+            )
+            start = {
+                "path": [os.path.abspath(each) for each in sys.path],
+                "argv": sys.argv,
+                "main": order.main,
+                "host": os.getpid(),
+                "socket": workers.fileno(),
+                "stderr": stderr.fileno(),
+            }
+        undo.pop_all()
+    return _Worker(ChildProcess(popen), connection, words), json.dumps(start).encode() + b"\n"
+
+
+def _duplicate_of_stderr() -> int:
+    try:
+        return os.dup(2)
+    except OSError:  # a host without a standard error
+        return os.open(os.devnull, os.O_WRONLY)
+
+
+def _import_failure(target: str, content: Mapping[str, Any]) -> Exception:
+    if content["unguarded"]:
+        return UnguardedMain()
+    error = error_from_wire(content)
+    return WorkerStartError(target, f"could not import it: {error}", "\n".join(getattr(error, "__notes__", ())))

@@ -1,0 +1,204 @@
+"""What runs in a worker process: one actor, on trio, that is asked through a socket from its host.
+
+Started by worker.py, never imported by a host. Standard input is the lifeline: one line of JSON to begin with, and when
+it ends, or the host does, the process and its group are killed at once, whatever they are doing. Until the actor's
+module is imported, standard error is a file that the host reads if the process dies; then it is the host's own.
+
+Frames from the host: `["boot", target, arguments]`, then `["call", method, arguments, keywords]` and `["stop", now]`.
+To the host: `["ready", nil]` once the module is imported, `["started", handlers]` once the actor is, for each call
+`["reply", value]` or `["failed", error]`, and at the end `["ended", error or nil]`. A call is sent only after the
+answer to the one before.
+"""
+
+from __future__ import annotations
+
+import importlib
+import operator
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+import trio
+
+from . import processes
+from .actors import handlers_of
+from .errors import error_to_wire, is_answer
+from .frames import FrameDecoder, FrameError, encode_checked_frame, encode_frame
+
+READ_BYTES = 256 * 1024
+
+EXIT_FAILED = 1
+EXIT_TERMINATED = 128 + signal.SIGTERM
+
+
+def main(start: Mapping[str, Any]) -> None:
+    """Be the worker that the line on standard input describes; return never."""
+    threading.Thread(target=_end_with_host, args=(_take_lifeline(), start["host"]), daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    # Not ignored: programs that the actor starts would inherit that.
+    signal.signal(signal.SIGINT, lambda number, frame: None)
+    os.set_inheritable(start["stderr"], False)
+    with socket.socket(fileno=start["socket"]) as connection:
+        connection.set_inheritable(False)
+        decoder = FrameDecoder()
+        _, target, arguments = _read_first(connection, decoder)
+        try:
+            make = _load(target, start)
+        except BaseException as error:
+            # An exit too: whatever the module does, its import must not end without a word to the host.
+            failed = {**error_to_wire(error), "unguarded": processes.main_was_refused()}
+            connection.sendall(encode_frame(["failed", failed]))
+            sys.exit(EXIT_FAILED)
+        _return_stderr(start["stderr"])
+        connection.sendall(encode_frame(["ready", None]))
+        exit_code = trio.run(_Worker(connection, decoder).run, make, arguments)
+    sys.exit(exit_code)
+
+
+def _take_lifeline() -> int:
+    """Move the lifeline away from standard input, where programs that the actor starts would share it."""
+    lifeline = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return lifeline
+
+
+def _end_with_host(lifeline: int, host: int) -> None:
+    # The pidfd beside the pipe: a child forked by the host keeps the other end of the pipe open.
+    pidfd = processes.open_pidfd(host)
+    if pidfd is not None and os.getppid() == host:
+        host_is_gone = select.poll()
+        host_is_gone.register(lifeline, 0)  # its end is always told
+        host_is_gone.register(pidfd, select.POLLIN)
+        host_is_gone.poll()
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _read_first(connection: socket.socket, decoder: FrameDecoder) -> Any:
+    while content := connection.recv(READ_BYTES):
+        if messages := decoder.feed(content):
+            return messages[0]
+    sys.exit(EXIT_FAILED)
+
+
+def _load(target: str, start: Mapping[str, Any]) -> Callable[..., Any]:
+    """Import the actor's module, the program's main module if that is it, and return what makes the actor."""
+    sys.argv = start["argv"]
+    if start["main"]:
+        _import_main(start["main"])
+    module, _, name = target.partition(":")
+    make: Callable[..., Any] = operator.attrgetter(name)(importlib.import_module(module))
+    return make
+
+
+def _import_main(preparation: dict[str, str]) -> None:
+    """Import the program's main module as multiprocessing does in the processes that it spawns, with its mark on us."""
+    # Only here: few actors live in a main module, and this costs 10 ms.
+    from multiprocessing import process, spawn
+
+    marks = vars(process.current_process())
+    marks["_inheriting"] = True
+    try:
+        spawn.prepare(preparation)
+    finally:
+        del marks["_inheriting"]
+
+
+def _return_stderr(own: int) -> None:
+    """Give the host's standard error back, and to it what was said meanwhile."""
+    sys.stderr.flush()
+    said = os.pread(2, os.fstat(2).st_size, 0)
+    os.dup2(own, 2, inheritable=True)
+    os.close(own)
+    if said:
+        os.write(2, said)
+
+
+class _Worker:
+    """The actor's life in this process."""
+
+    def __init__(self, connection: socket.socket, decoder: FrameDecoder) -> None:
+        self._connection = connection
+        self._decoder = decoder
+        self._exit_code = 0
+
+    async def run(self, make: Callable[..., Any], arguments: list[Any]) -> int:
+        """Live until the host says stop, the actor fails or somebody says SIGTERM; return the exit code."""
+        self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(self._connection))
+        self._work = trio.CancelScope()
+        self._new_calls, self._calls = trio.open_memory_channel[list[Any]](1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._heed_terminate, nursery.cancel_scope)
+            nursery.start_soon(self._receive)
+            await self._live(make, arguments)
+            nursery.cancel_scope.cancel()
+        return self._exit_code
+
+    async def _live(self, make: Callable[..., Any], arguments: list[Any]) -> None:
+        failure: Exception | None = None
+        untold: Exception | None = None
+        try:
+            actor = make(*arguments)
+            async with AsyncExitStack() as stack:
+                if hasattr(actor, "__aenter__"):
+                    await stack.enter_async_context(actor)
+                await self._send(encode_frame(["started", sorted(handlers_of(type(actor)))]))
+                failure = await self._handle_calls(actor)
+                if failure is not None:
+                    raise failure
+        except Exception as error:
+            self._exit_code = EXIT_FAILED
+            if error is not failure:
+                untold = error
+        await self._send(encode_frame(["ended", untold and error_to_wire(untold)]))
+
+    async def _handle_calls(self, actor: Any) -> Exception | None:
+        """Handle calls until the host says stop, or a handler fails; return its error, which the host was told."""
+        with self._work:
+            async for method, arguments, keywords in self._calls:
+                try:
+                    value = await getattr(actor, method)(*arguments, **keywords)
+                    answer = encode_checked_frame(["reply", value])
+                except Exception as error:
+                    await self._send(encode_frame(["failed", error_to_wire(error)]))
+                    if not is_answer(error):
+                        return error
+                else:
+                    await self._send(answer)
+        return None
+
+    async def _receive(self) -> None:
+        """Take what the host says until it says no more; that it has gone is a stop, too."""
+        try:
+            async for content in self._stream:
+                for kind, *rest in self._decoder.feed(content):
+                    if kind == "call":
+                        self._new_calls.send_nowait(rest)
+                    else:
+                        self._stop(*rest)
+        except (trio.BrokenResourceError, FrameError):
+            pass
+        self._stop(now=True)
+
+    def _stop(self, now: bool) -> None:
+        self._new_calls.close()
+        if now:
+            self._work.cancel()
+
+    async def _send(self, frame: bytes) -> None:
+        # Half a frame would make the next one unreadable. The host reads as long as it lives.
+        with trio.CancelScope(shield=True):
+            await self._stream.send_all(frame)
+
+    async def _heed_terminate(self, everything: trio.CancelScope) -> None:
+        with trio.open_signal_receiver(signal.SIGTERM) as signals:
+            async for _ in signals:
+                self._exit_code = EXIT_TERMINATED
+                everything.cancel()
