@@ -255,12 +255,11 @@ class _Joining:
 
     async def _start_candidate(self) -> None:
         """Start a process that may become the node, and hear its word. Raises the error that it says."""
-        popen = launch.start_candidate(self._path, create=self._create, durability=self._durability)
-        child = ChildProcess(popen)
+        child = ChildProcess(launch.start_candidate(self._path, create=self._create, durability=self._durability))
         try:
             with anyio.move_on_after(self._loop.remaining()):
-                assert popen.stdout is not None
-                word, last_words = await _hear_word(popen.stdout.fileno())
+                assert child.stdout is not None
+                word, last_words = await _hear_word(child.stdout)
                 if word == "ready":
                     if self._child is not None:
                         self._child.leave()

@@ -41,6 +41,7 @@ def start_candidate(path: str, *, create: bool, durability: str | None) -> subpr
     _send_boot(candidate, boot)
     assert candidate.stdin is not None
     candidate.stdin.close()
+    candidate.stdin = None
     return candidate
 
 
