@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .drafting import Answer, BatchIsFull, Draft, StoredHead, Waiting
-from .errors import Failed, NotFound, StorageError, StoreFull
+from .errors import Conflict, Failed, Fenced, NotFound, StoreFull
 from .filesystem import FileSystem, LocalFileSystem, write_whole_file
 from .format import FILLING, BatchHeader, Run, encode_batch_header, encode_run
 from .hopping import Progress
@@ -34,7 +34,7 @@ from .limits import (
 )
 from .opening import ActiveSegment, Opened, OpeningReport, create_segment, open_for_writing
 from .reading import RunReader, resolve
-from .requests import Appended, Request, Result, StreamRow, Summary
+from .requests import Appended, Granted, Request, Result, StreamRow, Summary
 from .scanning import Batch
 from .store import WRITER_FILE, describe
 from .trust import Witness, with_state, write_index_record
@@ -65,6 +65,7 @@ class Journal:
         self._failed = False
         self._pid = os.getpid()
         self._reader = RunReader(fs)
+        self._positions: dict[str, int] = {}
         self.next_position = opened.next_position
         self.report: OpeningReport = opened.report
         if opened.must_declare:
@@ -118,46 +119,57 @@ class Journal:
         if self._pid != os.getpid():
             raise RuntimeError("a journal can't be used in a forked child; open the store again in this process")
         results: list[Result] = []
-        waiting: list[Answer] = []
-        pending = list(requests)
-        place = 0
-        while place < len(pending):
-            draft, taken = self._draft(pending, place, waiting)
-            place += taken
+        while len(results) < len(requests):
+            draft, answers = self._draft(requests[len(results) :])
             full = self._write(draft)
-            results.extend(self._settled(answer, full) for answer in waiting)
-            waiting.clear()
+            if full is None:
+                results.extend(map(self._settled, answers))
+            else:
+                results.extend(self._judge_again(requests[len(results) : len(results) + len(answers)], full))
         return results
 
-    def _draft(self, requests: list[Request], start: int, answers: list[Answer]) -> tuple[Draft, int]:
-        """Build one batch from the requests at `start`; give it and how many of them it took."""
+    def _draft(self, requests: Sequence[Request]) -> tuple[Draft, list[Answer]]:
+        """Build one batch from the first of the requests; give it and the answers for as many as it took."""
+        answers: list[Answer] = []
         with self._index.reading() as snapshot:
             draft = Draft(_Snapshot(self._index, snapshot, self._reader), self._is_gone)
-            taken = 0
             try:
-                for request in requests[start:]:
+                for request in requests:
                     answers.append(draft.add(request))
-                    taken += 1
             except BatchIsFull:
                 pass
-        return draft, taken
+        return draft, answers
 
-    def _settled(self, answer: Answer, full: StoreFull | None) -> Result:
-        """Turn an answer that waited for its batch into a result."""
-        if isinstance(answer, Waiting):
-            if full is not None:
-                return full
-            run = answer.run
-            first_position: int = self._positions[run.stream]
-            position = first_position + answer.events - 1 if answer.events else 0
-            return Appended(answer.first, run.seq + answer.events, position)
-        if full is not None and not isinstance(answer, StorageError | Appended):
-            return full
-        return answer
+    def _judge_again(self, requests: Sequence[Request], full: StoreFull) -> list[Result]:
+        """Answer requests whose batch found no room, each by what is stored alone.
+
+        What the batch would have changed must not count: no line of it is stored, and no grant of it fences anybody.
+        """
+        results: list[Result] = []
+        unwritten: set[str] = set()
+        with self._index.reading() as snapshot:
+            stored = _Snapshot(self._index, snapshot, self._reader)
+            for request in requests:
+                answer = Draft(stored, self._is_gone).add(request)
+                if isinstance(answer, Waiting | Granted) or (
+                    isinstance(answer, Conflict | Fenced | NotFound) and request.stream in unwritten
+                ):
+                    unwritten.add(request.stream)
+                    results.append(full)
+                else:
+                    results.append(answer)
+        return results
+
+    def _settled(self, answer: Answer) -> Result:
+        """Turn an answer that waited for its batch, which is written now, into a result."""
+        if not isinstance(answer, Waiting):
+            return answer
+        run = answer.run
+        position = self._positions[run.stream] + answer.events - 1 if answer.events else 0
+        return Appended(answer.first, run.seq + answer.events, position)
 
     def _write(self, draft: Draft) -> StoreFull | None:
         """Write, sync and index one batch; StoreFull if there is no room, and then nothing happened."""
-        self._positions: dict[str, int] = {}
         if not draft.runs:
             return None
         entries, runs, lines = draft.finish()

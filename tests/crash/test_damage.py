@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.storage import journal as journal_module
+from turnkeeper.storage.format import parse_event_prefix
 from turnkeeper.storage.reading import open_reader
 from turnkeeper.storage.requests import Append, StreamRow
 from turnkeeper.storage.verify import Verification, verify
@@ -119,6 +121,8 @@ def test_damage_anywhere_is_reported_and_hides_nothing_else(
                 assert all(whole[stream].get(seq) == line for seq, line in by_seq.items())
             lost = events - sum(map(len, found.values()))
             assert lost == 0 or _is_reported(verification), (damage.__name__, lost)
+            if damage is _flip:
+                assert lost <= 6, "one flipped bit costs one batch at most"
 
 
 def _is_reported(verification: Verification) -> bool:
@@ -138,6 +142,32 @@ def test_verify_names_segment_offset_streams_and_numbers(three_segments: StoreIn
     assert finding.streams == {"b": [(seq, 2)]}
     found = _read_all(three_segments.path)
     assert len(found["b"]) == max(found["b"]) + 1 - 2
+
+
+@pytest.mark.parametrize("change", ["fewer bytes", "more bytes", "bad header"])
+def test_only_the_damaged_batch_is_lost_and_what_follows_keeps_its_numbers(
+    three_segments: StoreInTest, change: str
+) -> None:
+    """Bytes cut from or put into a batch's events, or a bad header, cost that batch alone: the next one is found."""
+    whole = _read_all(three_segments.path)
+    content = three_segments.segment(2).read_bytes()
+    begin, end = [match.start() for match in re.finditer(rb'\{"\$batch"', content)][1:3]
+    text = content.index(b"hello", begin)
+    spoiled = {
+        "fewer bytes": content[:text] + content[text + 3 :],
+        "more bytes": content[:text] + b"more" + content[text:],
+        "bad header": content[: begin + 15] + b"#" + content[begin + 16 :],
+    }[change]
+    three_segments.segment(2).write_bytes(spoiled)
+    three_segments.delete_index()
+    batch = {parse_event_prefix(line) for line in content[begin:end].split(b"\n")} - {None}
+    found = _read_all(three_segments.path)
+    present = {(stream, seq) for stream, by_seq in found.items() for seq in by_seq}
+    assert present >= {(stream, seq) for stream, by_seq in whole.items() for seq in by_seq} - batch
+    three_segments.open()
+    assert {stream: list(map(len, lines)) for stream, lines in three_segments.events().items()} == {
+        stream: [len(line) for _, line in sorted(by_seq.items())] for stream, by_seq in found.items()
+    }
 
 
 @pytest.mark.parametrize(

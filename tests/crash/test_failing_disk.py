@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,34 @@ def test_a_full_disk_refuses_and_recovers_without_reopening(memory_path: Path, m
         assert len(store.events()["a"]) == 2
 
 
+def test_a_full_disk_is_judged_by_what_is_stored(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that found no room fences nobody and stores nothing: answers that relied on it are given anew."""
+    with new_store(memory_path / "store") as store:
+        journal = store.open()
+        appended(journal, create("a", lines("a", 0, 2)))
+        appended(journal, create("b", event("b", 0)))
+        monkeypatch.setattr(LocalFileSystem, "free_bytes", lambda self: 0)
+        results = journal.commit(
+            [
+                Append("a", 1, 0, lines("a", 0, 2)),
+                Append("a", 1, 1, lines("a", 1, 2)),
+                Append("a", 1, 2, event("a", 2, "hello 2")),
+                Append("a", 1, 3, event("a", 3)),
+                Grant("b", owner("second")),
+                Append("b", 1, 1, event("b", 1)),
+                Append("b", 1, 5, event("b", 5)),
+                create("c", event("c", 0)),
+                Append("c", 1, 1, event("c", 1)),
+            ]
+        )
+        kinds = [type(result).__name__ for result in results]
+        assert kinds == ["Appended", *["StoreFull"] * 8]
+        monkeypatch.undo()
+        assert journal.row("b").epoch == 1
+        assert appended(journal, Append("b", 1, 1, event("b", 1))).head == 2
+        assert appended(journal, Append("a", 1, 1, lines("a", 1, 2))).head == 3
+
+
 @pytest.mark.usefixtures("small_segments")
 def test_filling_that_does_not_fit_is_store_full(memory_path: Path) -> None:
     """Where the filling can't be extended the batch is refused; what was written before stays readable."""
@@ -198,6 +227,78 @@ def test_filling_that_does_not_fit_is_store_full(memory_path: Path) -> None:
         journal.between_commits()
         fs.full = False
         assert appended(journal, Append("a", 1, 1, event("a", 1, "x" * 9000))).head == 2
+
+
+class MachineFileSystem(LocalFileSystem):
+    """Knows which bytes of segments are durable: a cut takes the others, a failed sync forgets that they are due."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.durable: dict[str, bytearray] = {}
+        self.due: dict[str, list[tuple[int, bytes]]] = {}
+        self.fail_next_sync = False
+
+    def _name(self, handle: int) -> str:
+        return os.path.basename(os.readlink(f"/proc/self/fd/{handle}"))
+
+    def write(self, handle: int, offset: int, content: bytes) -> None:
+        """Write into the page cache."""
+        super().write(handle, offset, content)
+        self.due.setdefault(self._name(handle), []).append((offset, content))
+
+    def sync(self, handle: int) -> None:
+        """Make what is due durable, or fail and never try those pages again, as Linux does."""
+        name = self._name(handle)
+        due = self.due.pop(name, [])
+        if self.fail_next_sync:
+            self.fail_next_sync = False
+            raise OSError(errno.EIO, "injected")
+        image = self.durable.setdefault(name, bytearray())
+        for offset, content in due:
+            image.extend(b"\n" * (offset + len(content) - len(image)))
+            image[offset : offset + len(content)] = content
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename, and what is known with it."""
+        super().rename(source, target)
+        self.durable[os.path.basename(target)] = self.durable.pop(os.path.basename(source))
+
+    def cut_power(self) -> None:
+        """Lose every byte of the segments that isn't durable."""
+        for name, image in self.durable.items():
+            if name.endswith(".jsonl"):
+                with open(self.path(f"journal/{name}"), "wb") as file:
+                    file.write(image)
+        self.due.clear()
+
+
+@pytest.mark.parametrize("how", ["killed before the sync", "failed sync"])
+def test_a_resend_acknowledged_after_a_reopening_survives_a_power_cut(memory_path: Path, how: str) -> None:
+    """What lay in the page cache alone is written again and synced at opening, before its resend is acknowledged."""
+    with new_store(memory_path / "store") as store:
+        fs = MachineFileSystem(str(store.path))
+        journal = store.open(fs=fs)
+        appended(journal, create("a", event("a", 0)))
+        if how == "failed sync":
+            fs.fail_next_sync = True
+            with pytest.raises(Failed):
+                journal.commit([Append("a", 1, 1, event("a", 1))])
+        else:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(fs, "sync", _die)
+                with pytest.raises(Death):
+                    journal.commit([Append("a", 1, 1, event("a", 1))])
+        store.kill()
+        journal = store.open(fs=fs)
+        assert appended(journal, Append("a", 1, 1, event("a", 1))).head == 2
+        store.kill()
+        fs.cut_power()
+        store.open(fs=fs, boot="another boot")
+        assert [line + b"\n" for line in store.events()["a"]] == [event("a", 0), event("a", 1)]
+
+
+def _die(handle: int) -> None:
+    raise Death
 
 
 class _FullFileSystem(LocalFileSystem):
