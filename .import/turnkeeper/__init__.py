@@ -9,12 +9,111 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from turnkeeper.actors.blocking import connect
+    from turnkeeper.actors.errors import (
+        Ambiguous,
+        Conflict,
+        Corrupt,
+        Exists,
+        Failed,
+        Fenced,
+        ForkedProcess,
+        InvalidValue,
+        NewerFormat,
+        NodeNotAnswering,
+        NotFound,
+        SessionBusy,
+        SessionClosed,
+        StoreFull,
+        StoreMissing,
+        StoreRefused,
+        TooLarge,
+        TurnkeeperError,
+        TurnOpen,
+        VersionMismatch,
+    )
+    from turnkeeper.actors.records import Event, EventPage, Interrupted, SessionInfo
+    from turnkeeper.actors.runtime import Runtime, open_runtime
+    from turnkeeper.actors.session import Session, ToolCall
+    from turnkeeper.runtime.actors import ActorRef
+    from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown
+
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = [
+    "ActorError",
+    "ActorNotStarted",
+    "ActorRef",
+    "ActorUnknown",
+    "Ambiguous",
+    "Conflict",
+    "Corrupt",
+    "Event",
+    "EventPage",
+    "Exists",
+    "Failed",
+    "Fenced",
+    "ForkedProcess",
+    "Interrupted",
+    "InvalidValue",
+    "NewerFormat",
+    "NodeNotAnswering",
+    "NotFound",
+    "Runtime",
+    "Session",
+    "SessionBusy",
+    "SessionClosed",
+    "SessionInfo",
+    "StoreFull",
+    "StoreMissing",
+    "StoreRefused",
+    "TooLarge",
+    "ToolCall",
+    "TurnOpen",
+    "TurnkeeperError",
+    "VersionMismatch",
+    "__version__",
+    "connect",
+    "open_runtime",
+]
 
 if not TYPE_CHECKING:
-    _MODULE_OF_NAME = {}
+    _MODULE_OF_NAME = {
+        "connect": "turnkeeper.actors.blocking",
+        "Ambiguous": "turnkeeper.actors.errors",
+        "Conflict": "turnkeeper.actors.errors",
+        "Corrupt": "turnkeeper.actors.errors",
+        "Exists": "turnkeeper.actors.errors",
+        "Failed": "turnkeeper.actors.errors",
+        "Fenced": "turnkeeper.actors.errors",
+        "ForkedProcess": "turnkeeper.actors.errors",
+        "InvalidValue": "turnkeeper.actors.errors",
+        "NewerFormat": "turnkeeper.actors.errors",
+        "NodeNotAnswering": "turnkeeper.actors.errors",
+        "NotFound": "turnkeeper.actors.errors",
+        "SessionBusy": "turnkeeper.actors.errors",
+        "SessionClosed": "turnkeeper.actors.errors",
+        "StoreFull": "turnkeeper.actors.errors",
+        "StoreMissing": "turnkeeper.actors.errors",
+        "StoreRefused": "turnkeeper.actors.errors",
+        "TooLarge": "turnkeeper.actors.errors",
+        "TurnOpen": "turnkeeper.actors.errors",
+        "TurnkeeperError": "turnkeeper.actors.errors",
+        "VersionMismatch": "turnkeeper.actors.errors",
+        "Event": "turnkeeper.actors.records",
+        "EventPage": "turnkeeper.actors.records",
+        "Interrupted": "turnkeeper.actors.records",
+        "SessionInfo": "turnkeeper.actors.records",
+        "Runtime": "turnkeeper.actors.runtime",
+        "open_runtime": "turnkeeper.actors.runtime",
+        "Session": "turnkeeper.actors.session",
+        "ToolCall": "turnkeeper.actors.session",
+        "ActorRef": "turnkeeper.runtime.actors",
+        "ActorError": "turnkeeper.runtime.errors",
+        "ActorNotStarted": "turnkeeper.runtime.errors",
+        "ActorUnknown": "turnkeeper.runtime.errors",
+    }
 
     def __getattr__(name):
         """Import the public name from its module and keep it; an unknown name is an ``AttributeError``."""
