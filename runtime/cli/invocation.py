@@ -1,0 +1,25 @@
+"""What every command is given: which store is meant, and whether a script is reading."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from turnkeeper.actors.places import store_path
+
+
+@dataclass(slots=True)
+class Invocation:
+    """One run of the command line. `given_store` is what `--store` says, None without it."""
+
+    given_store: str | None = None
+    is_json: bool = False
+
+    @property
+    def store(self) -> str:
+        """The absolute path of the store that is meant. Raises StoreRefused for what is no directory's path."""
+        return store_path(self.given_store)
+
+    @property
+    def store_to_write(self) -> str | None:
+        """The store as `open_runtime` wants it: None means the default one, whose parents may be made."""
+        return self.given_store

@@ -1,0 +1,112 @@
+"""Where output goes: results to stdout, everything else to stderr, one line at a time.
+
+Text that comes out of a store can hold anything; what would steer a terminal is shown as an escape and never sent. A
+table is drawn on a terminal only, and colour only where `NO_COLOR` doesn't forbid it; in a pipe everything is plain
+and nothing is cut.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
+
+import orjson
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON value as a line on stdout."""
+    print_line(orjson.dumps(value, default=str))
+
+
+def print_line(line: bytes) -> None:
+    """Print a line of bytes, given without its newline, as it is."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(line + b"\n")
+
+
+def print_text(line: str) -> None:
+    """Print a line for people on stdout."""
+    print_line(line.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+
+
+def print_note(line: str) -> None:
+    """Print a line for people on stderr: a failure, a warning. One that nobody can read is no failure of its own."""
+    text = f"turnkeeper: {printable(line)}\n"
+    try:
+        sys.stderr.buffer.write(text.encode(sys.stderr.encoding or "utf-8", "backslashreplace"))
+        sys.stderr.flush()
+    except (OSError, AttributeError):
+        pass
+
+
+def flush_output() -> None:
+    """Hand over what was printed. Raises OSError, BrokenPipeError among them."""
+    sys.stdout.flush()
+
+
+def abandon_output() -> None:
+    """Forget what nobody takes any more, so that the interpreter's end doesn't try again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Say whether a person looks at the stream, on a terminal that can do more than print lines."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def is_coloured(stream: TextIO) -> bool:
+    """Say whether colour may be used on the stream."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR")
+
+
+def printable(text: str) -> str:
+    """Give the text with every character that isn't printable as an escape."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else _escape(each) for each in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[str] = ()) -> None:
+    """Print rows of texts under their columns' names; the columns in `right` hold numbers.
+
+    On a terminal long cells are cut to its width, elsewhere nothing is.
+    """
+    cells = [[printable(cell) for cell in row] for row in rows]
+    aligned = frozenset(right)
+    if is_terminal(sys.stdout):
+        _draw_table(columns, cells, aligned)
+        return
+    widths = [max(len(row[place]) for row in [columns, *cells]) for place in range(len(columns))]
+    for row in [[column.upper() for column in columns], *cells]:
+        parts = (
+            cell.rjust(width) if column in aligned else cell.ljust(width)
+            for column, cell, width in zip(columns, row, widths, strict=True)
+        )
+        print_text("  ".join(parts).rstrip())
+
+
+def _draw_table(columns: Sequence[str], rows: list[list[str]], right: frozenset[str]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    sys.stdout.flush()
+    Console(highlight=False).print(table)
+
+
+def print_figures(figures: Iterable[tuple[str, str]]) -> None:
+    """Print names and their values, one a line, in two columns."""
+    pairs = list(figures)
+    width = max(len(name) for name, _ in pairs)
+    for name, value in pairs:
+        print_text(f"{name.ljust(width)}  {printable(value)}")

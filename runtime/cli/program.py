@@ -1,0 +1,148 @@
+"""The program: finds the command, runs it, and turns whatever it ends with into lines and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from turnkeeper import __version__
+
+from .commands import Group, example_text
+from .failures import Failure, failure_of
+from .invocation import Invocation
+from .printing import abandon_output, flush_output, print_json, print_note
+
+NAME = "turnkeeper"
+_COMPLETION_VARIABLE = "_TURNKEEPER_COMPLETE"
+
+_HELP = """Durable sessions for agents: what was acknowledged survives the death of whatever served it.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 busy, 5 damaged, 6 store full.
+"""
+
+program = Group(
+    NAME,
+    help=_HELP,
+    epilog=example_text(f"{NAME} --store ~/agents session list --limit 5"),
+    members={
+        "serve": ".serve:serve",
+        "status": ".status:status",
+        "stop": ".stop:stop",
+        "session": ".program:session",
+        "follow": ".follow:follow",
+        "journal": ".program:journal",
+    },
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=lambda ctx, param, value: _print_version(ctx, value),
+            help="Print the version.",
+        )
+    ],
+)
+
+session = Group(
+    "session",
+    help="Sessions: the logs of agents.",
+    epilog=example_text(f"{NAME} session list"),
+    members={
+        "new": ".session_new:new",
+        "list": ".session_list:list_sessions",
+        "show": ".session_show:show",
+        "append": ".session_append:append",
+    },
+)
+
+journal = Group(
+    "journal",
+    help="The journal: what the store keeps, as it lies on disk.",
+    epilog=example_text(f"{NAME} journal verify"),
+    members={
+        "verify": ".journal_verify:verify_journal",
+        "stats": ".journal_stats:stats",
+        "rebuild": ".journal_rebuild:rebuild",
+        "cat": ".journal_cat:cat",
+    },
+)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and give its exit code. Raises KeyboardInterrupt for Ctrl-C and nothing else."""
+    if instruction := os.environ.get(_COMPLETION_VARIABLE):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(program, {"obj": Invocation()}, NAME, _COMPLETION_VARIABLE, instruction)
+    _replace_closed_streams()
+    invocation = Invocation()
+    try:
+        code = _run_command(arguments, invocation)
+        flush_output()
+    except BrokenPipeError:
+        # Whoever read the output has seen enough, as `head` does.
+        abandon_output()
+        code = 0
+    except OSError as error:
+        abandon_output()
+        failure = Failure("failed", f"the output can't be written ({error.strerror})", "standard output", "")
+        print_note(failure.message)
+        code = failure.exit_code
+    return code
+
+
+def _replace_closed_streams() -> None:
+    """Give a program that was started without stdout or stderr somewhere to print to: nowhere."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open to the end
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open to the end
+
+
+def _run_command(arguments: Sequence[str], invocation: Invocation) -> int:
+    try:
+        with program.make_context(NAME, list(arguments), obj=invocation) as context:
+            program.invoke(context)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help(), err=True)
+        return error.exit_code
+    except (BrokenPipeError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        is_json = invocation.is_json or _asks_for_json(arguments)
+        return _tell(failure_of(error, _store_named(invocation)), is_json)
+    return 0
+
+
+def _tell(failure: Failure, is_json: bool) -> int:
+    if is_json and not failure.told:
+        print_json(failure.as_map())
+    flush_output()
+    print_note(failure.message)
+    return failure.exit_code
+
+
+def _store_named(invocation: Invocation) -> str:
+    """Name the store for a message, even if it is one that is refused."""
+    try:
+        return invocation.store
+    except Exception:
+        return str(invocation.given_store)
+
+
+def _asks_for_json(arguments: Sequence[str]) -> bool:
+    """Look for the option where a wrong command line kept it from being parsed."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in options
+
+
+def _print_version(context: click.Context, is_wanted: bool) -> None:
+    if is_wanted:
+        click.echo(f"{NAME} {__version__} (Python {sys.version.split()[0]})")
+        context.exit()
