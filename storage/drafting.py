@@ -23,7 +23,7 @@ from .errors import (
     TooLarge,
 )
 from .format import Run, encode_patch, encode_run, event_prefix, is_id, line_fault
-from .index import key_digest
+from .index_records import key_digest
 from .limits import BATCH_BYTES_MAX, HEADER_BYTES_MAX, LINE_BYTES_MAX, PATCH_BYTES_MAX, RUNS_MAX
 from .requests import Append, Appended, Grant, Granted, Request, Summary
 

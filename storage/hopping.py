@@ -15,7 +15,8 @@ from typing import TypeAlias
 from .filesystem import FileSystem
 from .findings import Finding, Reporter, SeqRange
 from .format import FILLING_BYTES
-from .index import Index, Indexed, placed_runs
+from .index import Index
+from .index_records import Indexed, placed_runs
 from .scanning import (
     Batch,
     Chain,

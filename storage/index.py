@@ -17,110 +17,42 @@ environment must not be used in a forked child: it refuses by pid.
 from __future__ import annotations
 
 import os
-import struct
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from hashlib import blake2b
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import lmdb
 import orjson
 
 from .errors import Failed
-from .format import BatchHeader
+from .index_records import (
+    BLOCK_KEY,
+    EXTENT,
+    INDEXED,
+    MARK,
+    NUMBER,
+    POSITION_KEY,
+    RECENT_KEY,
+    RECORD,
+    Extent,
+    Indexed,
+    PlacedRun,
+    StreamState,
+    decode_extents,
+    decode_record,
+    key_digest,
+)
 from .limits import EXTENTS_MAX, MAP_BYTES, MARK_BYTES, MIB
 from .requests import StreamRow, Summary
 from .scanning import Batch
 
 Transaction: TypeAlias = Any
 
-_RECORD = struct.Struct("<IQIQQQ")  # number, head, epoch, position, time, first seq
-_EXTENT = struct.Struct("<IQIIIIQ")  # segment, offset, bytes, events, epoch, crc, position of the first event
-_BLOCK_KEY = struct.Struct(">IQ")
-_RECENT_KEY = struct.Struct(">QI")
-_MARK = struct.Struct("<IQ")
-_NUMBER = struct.Struct("<Q")
-_POSITION_KEY = struct.Struct(">Q")
-_INDEXED = struct.Struct("<IQQ8sQQ")  # segment, offset, batch, h, next position, next stream number
 _BUCKET_BITS = 12
 _HOT_RECORDS_MAX = 50_000
 _READERS_MAX = 4096
 _DATABASES = ("streams", "blocks", "summaries", "keys", "names", "recent", "marks", "meta")
-
-
-class Indexed(NamedTuple):
-    """The last batch that the index knows, and what comes next."""
-
-    segment: int
-    offset: int
-    batch: int
-    h: str
-    next_position: int
-    next_number: int
-
-
-class Extent(NamedTuple):
-    """Where a run's events lie: `size` bytes at `offset` of a segment; `first` is the first one's seq."""
-
-    first: int
-    segment: int
-    offset: int
-    size: int
-    events: int
-    epoch: int
-    crc: int
-    position: int
-
-
-@dataclass(slots=True)
-class StreamState:
-    """A stream's record. `first` is the seq with which `extents` begin; `position` 0 means no event yet."""
-
-    number: int
-    head: int
-    epoch: int
-    position: int
-    active: int
-    first: int
-    extents: bytearray
-
-    def encode(self) -> bytes:
-        """Give the record's bytes."""
-        return _RECORD.pack(self.number, self.head, self.epoch, self.position, self.active, self.first) + self.extents
-
-
-@dataclass(slots=True)
-class PlacedRun:
-    """A run and where its bytes lie."""
-
-    stream: str
-    epoch: int
-    seq: int
-    events: int
-    size: int
-    crc: int
-    patch: Mapping[str, Any] | None
-    offset: int
-    position: int
-
-
-def placed_runs(header: BatchHeader, offset: int) -> list[PlacedRun]:
-    """Give the runs of the batch at `offset` with the place and position of each."""
-    place = offset + header.length
-    position = header.position
-    placed = []
-    for run in header.runs:
-        placed.append(PlacedRun(*run, place, position))
-        place += run.size
-        position += run.events
-    return placed
-
-
-def key_digest(key: str) -> str:
-    """Give the 32 hex digits under which a key is kept."""
-    return blake2b(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 class Index:
@@ -224,7 +156,7 @@ class Index:
         value = transaction.get(b"indexed", db=self._databases["meta"])
         if value is None:
             return None
-        segment, offset, batch, h, next_position, next_number = _INDEXED.unpack(value)
+        segment, offset, batch, h, next_position, next_number = INDEXED.unpack(value)
         return Indexed(segment, offset, batch, h.decode(), next_position, next_number)
 
     # -- writing
@@ -265,8 +197,8 @@ class Index:
             or before.segment != batch.segment
             or before.offset // MARK_BYTES != batch.offset // MARK_BYTES
         ):
-            mark = _MARK.pack(batch.segment, batch.offset)
-            transaction.put(_POSITION_KEY.pack(header.position), mark, db=self._databases["marks"], overwrite=False)
+            mark = MARK.pack(batch.segment, batch.offset)
+            transaction.put(POSITION_KEY.pack(header.position), mark, db=self._databases["marks"], overwrite=False)
         self._set_indexed(
             transaction,
             Indexed(batch.segment, batch.offset, header.number, header.h, next_position, next_number),
@@ -289,29 +221,29 @@ class Index:
 
     def _set_indexed(self, transaction: Transaction, indexed: Indexed) -> None:
         fields = (*indexed[:3], indexed.h.encode(), *indexed[4:])
-        transaction.put(b"indexed", _INDEXED.pack(*fields), db=self._databases["meta"])
+        transaction.put(b"indexed", INDEXED.pack(*fields), db=self._databases["meta"])
         self.indexed = indexed
 
     def _extend(self, transaction: Transaction, state: StreamState, run: PlacedRun, segment: int, time: int) -> None:
         """Add a run's extent to its stream's record, and move the stream up in the list of recent ones."""
         extents = state.extents
-        extents += _EXTENT.pack(segment, run.offset, run.size, run.events, run.epoch, run.crc, run.position)
+        extents += EXTENT.pack(segment, run.offset, run.size, run.events, run.epoch, run.crc, run.position)
         state.head += run.events
-        if len(extents) == EXTENTS_MAX * _EXTENT.size:
+        if len(extents) == EXTENTS_MAX * EXTENT.size:
             self._cut(transaction, state, state.head)
         last = run.position + run.events - 1
         bucket, old = last >> _BUCKET_BITS, state.position >> _BUCKET_BITS
         if state.position == 0 or bucket != old:
             if state.position:
-                transaction.delete(_RECENT_KEY.pack(old, state.number), db=self._recent)
-            transaction.put(_RECENT_KEY.pack(bucket, state.number), run.stream.encode(), db=self._recent)
+                transaction.delete(RECENT_KEY.pack(old, state.number), db=self._recent)
+            transaction.put(RECENT_KEY.pack(bucket, state.number), run.stream.encode(), db=self._recent)
         state.position = last
         state.active = time
 
     def _cut(self, transaction: Transaction, state: StreamState, head: int) -> None:
         """Move a record's extents out as one block, and let the record go on at `head`."""
         if state.extents:
-            key = _BLOCK_KEY.pack(state.number, state.first)
+            key = BLOCK_KEY.pack(state.number, state.first)
             transaction.put(key, bytes(state.extents), db=self._databases["blocks"])
             state.extents = bytearray()
         state.first = state.head = head
@@ -326,7 +258,7 @@ class Index:
             if name == "keys":
                 for digest, seq in value.items():
                     entry = key + b"\0" + bytes.fromhex(digest)
-                    transaction.put(entry, _NUMBER.pack(seq), db=self._databases["keys"])
+                    transaction.put(entry, NUMBER.pack(seq), db=self._databases["keys"])
             elif value is None:
                 summary.pop(name, None)
             else:
@@ -344,7 +276,7 @@ class Index:
     def snapshot_state(self, transaction: Transaction, stream: str) -> StreamState | None:
         """Give a stream's record as this snapshot has it."""
         value = transaction.get(stream.encode(), db=self._streams)
-        return None if value is None else _decode_record(value)
+        return None if value is None else decode_record(value)
 
     def _load(self, transaction: Transaction, stream: str) -> StreamState | None:
         state = self.snapshot_state(transaction, stream)
@@ -372,7 +304,7 @@ class Index:
         """Give the seq of the line that was stored under `key`."""
         entry = stream.encode() + b"\0" + bytes.fromhex(key_digest(key))
         value = transaction.get(entry, db=self._databases["keys"])
-        return None if value is None else int(_NUMBER.unpack(value)[0])
+        return None if value is None else int(NUMBER.unpack(value)[0])
 
     def stream_named(self, transaction: Transaction, key: str) -> str | None:
         """Give the id of the stream that a host's key names."""
@@ -422,19 +354,19 @@ class Index:
         """Walk a stream's extents in order, from the block that holds `start` on."""
         if start < state.first:
             cursor = transaction.cursor(db=self._databases["blocks"])
-            wanted = _BLOCK_KEY.pack(state.number, start)
-            lower = _BLOCK_KEY.pack(state.number, 0)
+            wanted = BLOCK_KEY.pack(state.number, start)
+            lower = BLOCK_KEY.pack(state.number, 0)
             found = cursor.set_range(wanted)
             if not found or cursor.key() != wanted:
                 back = cursor.prev() if found else cursor.last()
                 found = bool(back and cursor.key() >= lower) or cursor.set_range(lower)
             while found:
-                number, first = _BLOCK_KEY.unpack(cursor.key())
+                number, first = BLOCK_KEY.unpack(cursor.key())
                 if number != state.number:
                     break
-                yield from _decode_extents(cursor.value(), first)
+                yield from decode_extents(cursor.value(), first)
                 found = cursor.next()
-        yield from _decode_extents(bytes(state.extents), state.first)
+        yield from decode_extents(bytes(state.extents), state.first)
 
     def recent(self, transaction: Transaction, before: tuple[int, str] | None) -> Iterator[tuple[int, str]]:
         """Walk (position, id) of streams with events, newest first, below `before`."""
@@ -442,14 +374,14 @@ class Index:
         if before is None:
             more = cursor.last()
         else:
-            bound = _RECENT_KEY.pack((before[0] >> _BUCKET_BITS) + 1, 0)
+            bound = RECENT_KEY.pack((before[0] >> _BUCKET_BITS) + 1, 0)
             more = cursor.prev() if cursor.set_range(bound) else cursor.last()
         while more:
-            bucket = _RECENT_KEY.unpack(cursor.key())[0]
+            bucket = RECENT_KEY.unpack(cursor.key())[0]
             rows: list[tuple[int, str]] = []
-            while more and _RECENT_KEY.unpack(cursor.key())[0] == bucket:
+            while more and RECENT_KEY.unpack(cursor.key())[0] == bucket:
                 stream = cursor.value()
-                position = _RECORD.unpack_from(transaction.get(stream, db=self._streams))[3]
+                position = RECORD.unpack_from(transaction.get(stream, db=self._streams))[3]
                 rows.append((position, stream.decode()))
                 more = cursor.prev()
             rows.sort(reverse=True)
@@ -458,13 +390,13 @@ class Index:
     def mark_before(self, transaction: Transaction, position: int) -> tuple[int, int] | None:
         """Give (segment, offset) of a batch at or before the one that holds `position`; None where none is known."""
         cursor = transaction.cursor(db=self._databases["marks"])
-        key = _POSITION_KEY.pack(position)
+        key = POSITION_KEY.pack(position)
         found = cursor.set_range(key)
         if not found or cursor.key() != key:
             found = cursor.prev() if found else cursor.last()
         if not found:
             return None
-        segment, offset = _MARK.unpack(cursor.value())
+        segment, offset = MARK.unpack(cursor.value())
         return segment, offset
 
     def entries(self) -> dict[str, list[tuple[bytes, bytes]]]:
@@ -480,17 +412,6 @@ class Index:
         """Give the bytes that the index uses on disk."""
         info, stat = self._environment.info(), self._environment.stat()
         return int((info["last_pgno"] + 1) * stat["psize"])
-
-
-def _decode_record(value: bytes) -> StreamState:
-    number, head, epoch, position, active, first = _RECORD.unpack_from(value)
-    return StreamState(number, head, epoch, position, active, first, bytearray(value[_RECORD.size :]))
-
-
-def _decode_extents(block: bytes, first: int) -> Iterator[Extent]:
-    for segment, offset, size, events, epoch, crc, position in _EXTENT.iter_unpack(block):
-        yield Extent(first, segment, offset, size, events, epoch, crc, position)
-        first += events
 
 
 def _open_environment(path: str, *, readonly: bool, subdir: bool = True, lock: bool = True) -> Any:

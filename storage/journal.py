@@ -22,7 +22,8 @@ from .errors import Conflict, Failed, Fenced, NotFound, StoreFull
 from .filesystem import FileSystem, LocalFileSystem, write_whole_file
 from .format import FILLING, BatchHeader, Run, encode_batch_header, encode_run
 from .hopping import Progress
-from .index import Index, PlacedRun, Transaction, placed_runs
+from .index import Index, Transaction
+from .index_records import PlacedRun, placed_runs
 from .limits import (
     FILLING_AHEAD_BYTES,
     FILLING_STEP_BYTES,

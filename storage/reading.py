@@ -18,7 +18,8 @@ from .filesystem import FileSystem, LocalFileSystem
 from .findings import Finding
 from .format import event_prefix
 from .hopping import JournalHop
-from .index import Extent, Index, Transaction, placed_runs, shared_index
+from .index import Index, Transaction, shared_index
+from .index_records import Extent, placed_runs
 from .limits import READ_CHUNK_BYTES
 from .requests import Gap, Page, StoredEvent, StreamRow
 from .scanning import Batch, SegmentView, segment_name, segment_numbers, segment_path

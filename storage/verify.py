@@ -18,7 +18,8 @@ from .filesystem import FileSystem
 from .findings import Finding
 from .format import Run
 from .hopping import JournalEnd, JournalHop, Progress
-from .index import Index, Indexed, shared_index
+from .index import Index, shared_index
+from .index_records import Indexed
 from .reading import store_files
 from .scanning import Batch, SegmentView, segment_name, segment_numbers
 from .trust import Witness, judge_index

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.storage.errors import NotFound
-from turnkeeper.storage.index import Extent, Index
+from turnkeeper.storage.index import Index
+from turnkeeper.storage.index_records import Extent
 from turnkeeper.storage.limits import EXTENTS_MAX
 from turnkeeper.storage.reading import Reader, open_reader
 from turnkeeper.storage.requests import Append

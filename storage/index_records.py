@@ -1,0 +1,109 @@
+"""What the index keeps, and its bytes: a stream's record, extents, keys, and the last batch that is indexed.
+
+Fixed-size fields, little-endian in values and big-endian in keys, so that keys sort as numbers do. No LMDB here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from .format import BatchHeader
+
+RECORD = struct.Struct("<IQIQQQ")  # number, head, epoch, position, time, first seq
+EXTENT = struct.Struct("<IQIIIIQ")  # segment, offset, bytes, events, epoch, crc, position of the first event
+INDEXED = struct.Struct("<IQQ8sQQ")  # segment, offset, batch, h, next position, next stream number
+MARK = struct.Struct("<IQ")  # segment, offset
+NUMBER = struct.Struct("<Q")
+BLOCK_KEY = struct.Struct(">IQ")  # stream number, first seq
+RECENT_KEY = struct.Struct(">QI")  # bucket of positions, stream number
+POSITION_KEY = struct.Struct(">Q")
+
+
+class Indexed(NamedTuple):
+    """The last batch that the index knows, and what comes next."""
+
+    segment: int
+    offset: int
+    batch: int
+    h: str
+    next_position: int
+    next_number: int
+
+
+class Extent(NamedTuple):
+    """Where a run's events lie: `size` bytes at `offset` of a segment; `first` is the first one's seq."""
+
+    first: int
+    segment: int
+    offset: int
+    size: int
+    events: int
+    epoch: int
+    crc: int
+    position: int
+
+
+@dataclass(slots=True)
+class StreamState:
+    """A stream's record. `first` is the seq with which `extents` begin; `position` 0 means no event yet."""
+
+    number: int
+    head: int
+    epoch: int
+    position: int
+    active: int
+    first: int
+    extents: bytearray
+
+    def encode(self) -> bytes:
+        """Give the record's bytes."""
+        return RECORD.pack(self.number, self.head, self.epoch, self.position, self.active, self.first) + self.extents
+
+
+@dataclass(slots=True)
+class PlacedRun:
+    """A run and where its bytes lie."""
+
+    stream: str
+    epoch: int
+    seq: int
+    events: int
+    size: int
+    crc: int
+    patch: Mapping[str, Any] | None
+    offset: int
+    position: int
+
+
+def placed_runs(header: BatchHeader, offset: int) -> list[PlacedRun]:
+    """Give the runs of the batch at `offset` with the place and position of each."""
+    place = offset + header.length
+    position = header.position
+    placed = []
+    for run in header.runs:
+        placed.append(PlacedRun(*run, place, position))
+        place += run.size
+        position += run.events
+    return placed
+
+
+def key_digest(key: str) -> str:
+    """Give the 32 hex digits under which a key is kept."""
+    return blake2b(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def decode_record(value: bytes) -> StreamState:
+    """Read a stream's record."""
+    number, head, epoch, position, active, first = RECORD.unpack_from(value)
+    return StreamState(number, head, epoch, position, active, first, bytearray(value[RECORD.size :]))
+
+
+def decode_extents(block: bytes, first: int) -> Iterator[Extent]:
+    """Read a block of extents, of which the first begins with event `first`."""
+    for segment, offset, size, events, epoch, crc, position in EXTENT.iter_unpack(block):
+        yield Extent(first, segment, offset, size, events, epoch, crc, position)
+        first += events
