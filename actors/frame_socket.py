@@ -7,6 +7,7 @@ A connection that broke, or whose send was cancelled in the middle, is never use
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 from collections import deque
@@ -47,6 +48,7 @@ class FrameSocket:
             OSError: The connection broke.
         """
         while True:
+            self._require_open()
             await self._waiting.wait_readable(self._socket)
             try:
                 content = self._socket.recv(READ_BYTES)
@@ -86,6 +88,7 @@ class FrameSocket:
     async def drain(self) -> None:
         """Send what is left; wait as long as the other side doesn't read. Raises OSError as send_nowait."""
         while self.unsent:
+            self._require_open()
             await self._waiting.wait_writable(self._socket)
             try:
                 sent = self._socket.send(memoryview(self.unsent)[:READ_BYTES])
@@ -97,6 +100,11 @@ class FrameSocket:
         """Send a message whole. Cancelled in the middle, the connection is of no more use. Raises as send_nowait."""
         if not self.send_nowait(encode_frame(message)):
             await self.drain()
+
+    def _require_open(self) -> None:
+        # The loops disagree about what waiting for a closed socket raises.
+        if self._socket.fileno() < 0:
+            raise OSError(errno.EBADF, "this side has closed the connection")
 
     def close(self) -> None:
         """End the connection; tasks that wait for it are woken with the loop's error for a closed resource."""

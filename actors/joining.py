@@ -211,6 +211,7 @@ class _Joining:
         except OSError:
             directory.close()
             return None
+        self._loop.see_others()
         self._serving_pid = peer_of(connection)[0]
         frames = FrameSocket(connection, anyio)
         try:

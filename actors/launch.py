@@ -14,15 +14,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from turnkeeper.storage.errors import StoreRefused
 
 from .protocol import PROTOCOL, VERSION
 
-_NODE_FILE = Path(__file__).with_name("node_main.py")
-_WRITER_FILE = Path(__file__).with_name("writer_main.py")
+_NODE_FILE = os.path.join(os.path.dirname(__file__), "node_main.py")
+_WRITER_FILE = os.path.join(os.path.dirname(__file__), "writer_main.py")
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
 _KEPT_PREFIXES = ("LC_", "TURNKEEPER_")
 
@@ -59,12 +58,12 @@ def start_writer(
 
 
 def _start(
-    file: Path, *, cwd: str | None = None, stderr: int | None = None, pass_fds: Sequence[int] = ()
+    file: str, *, cwd: str | None = None, stderr: int | None = None, pass_fds: Sequence[int] = ()
 ) -> subprocess.Popen[bytes]:
     if not sys.executable:
         raise OSError("this Python doesn't know its own executable")
     return subprocess.Popen(
-        [sys.executable, "-P", os.fspath(file)],
+        [sys.executable, "-P", file],
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

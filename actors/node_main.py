@@ -1,8 +1,8 @@
 """The node's candidate: takes the store's lock, says so, and becomes the node.
 
 Run as a script with a boot line on stdin. Until it has the lock only the standard library is loaded, and modules of
-ours that load nothing else, so that a candidate which comes too late costs little. The first line that it says is its
-word:
+ours that load nothing else; a candidate that comes too late costs little and loads hardly that. The first line that it
+says is its word:
 
     ready          it holds the lock and listens; the opener connects
     busy           somebody else holds the lock; the opener connects to that one
@@ -15,22 +15,20 @@ up: an empty store.json is filled and a stale socket unlinked by the next one.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
-import socket
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if (_root := os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))) not in sys.path:
     sys.path.insert(0, _root)
 
-from turnkeeper.actors import launch, protocol
 from turnkeeper.actors.boot import read_boot
-from turnkeeper.actors.errors import StoreMissing, StoreRefused, TurnkeeperError, VersionMismatch
-from turnkeeper.storage import lock, store
+from turnkeeper.storage import lock
 
 if TYPE_CHECKING:
+    import socket
+
     from turnkeeper.storage.store import StoreDescription
 
 _BACKLOG = 4096
@@ -49,19 +47,39 @@ class Held(NamedTuple):
 
 
 def main() -> None:
-    """Be a candidate and, with the lock, the node."""
+    """Be a candidate and, with the lock, the node. Ends the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     boot = read_boot(sys.stdin.buffer)
-    if boot is None:
-        return
+    if boot is not None:
+        if _comes_too_late(boot["path"]):
+            _say("busy")
+        else:
+            _be_candidate(boot)
+    os._exit(0)  # the lock and every connection end in one moment, and nothing is left to be tidied up
+
+
+def _comes_too_late(path: str) -> bool:
+    """Ask before anything else is loaded: of fifty that start at once, forty-nine are too late."""
+    try:
+        return lock.store_is_held(path)
+    except OSError:
+        return False  # what is wrong with this path is found out below
+
+
+def _be_candidate(boot: dict[str, Any]) -> None:
+    import json
+
+    from turnkeeper.actors.errors import StoreRefused, TurnkeeperError
+    from turnkeeper.actors.protocol import error_to_wire
+
     try:
         held = _take_store(boot)
     except TurnkeeperError as error:
-        _say(f"error {json.dumps(protocol.error_to_wire(error))}")
+        _say(f"error {json.dumps(error_to_wire(error))}")
     except OSError as error:
         refused = StoreRefused(boot["path"], f"can't be served ({error.strerror or error})")
-        _say(f"error {json.dumps(protocol.error_to_wire(refused))}")
+        _say(f"error {json.dumps(error_to_wire(refused))}")
     else:
         if held is None:
             _say("busy")
@@ -72,6 +90,10 @@ def main() -> None:
 
 def _take_store(boot: dict[str, Any]) -> Held | None:
     """Make the store if that is wanted, take its lock and listen; None if another process holds the lock."""
+    from turnkeeper.actors import protocol
+    from turnkeeper.actors.errors import StoreMissing, VersionMismatch
+    from turnkeeper.storage import store
+
     if boot["protocol"] != protocol.PROTOCOL:
         theirs, own = (str(boot["protocol"]), boot["version"]), (str(protocol.PROTOCOL), protocol.VERSION)
         raise VersionMismatch(os.getpid(), *own, *theirs)
@@ -80,7 +102,7 @@ def _take_store(boot: dict[str, Any]) -> Held | None:
         store.make_directory(path)
     store_file = store.open_store_file(path, create=boot["create"])
     os.chdir(path)
-    _log_to_file()
+    _log_to(protocol.NODE_LOG)
     if not lock.take(store_file):
         return None
     if os.fstat(store_file).st_size == 0 and not boot["create"]:
@@ -91,14 +113,16 @@ def _take_store(boot: dict[str, Any]) -> Held | None:
     return Held(path, description, store_file, _listen(protocol.NODE_SOCKET), _listen(protocol.WRITER_SOCKET))
 
 
-def _log_to_file() -> None:
-    log = os.open(protocol.NODE_LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def _log_to(name: str) -> None:
+    log = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     os.dup2(log, 2)
     os.close(log)
 
 
 def _listen(name: str) -> socket.socket:
     """Bind in the store's directory, by a relative name: its own path may be longer than an address can be."""
+    import socket
+
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -117,6 +141,8 @@ def _say(word: str) -> None:
 
 
 def _serve(held: Held) -> None:
+    from turnkeeper.actors import launch
+
     # The writer's interpreter loads what it needs while this one does the same.
     writer = launch.start_writer(
         held.path,
@@ -128,7 +154,6 @@ def _serve(held: Held) -> None:
     from turnkeeper.actors.node import serve
 
     serve(*held, writer)
-    os._exit(0)  # the lock and every connection end in one moment, and nothing is left to be tidied up
 
 
 if __name__ == "__main__":

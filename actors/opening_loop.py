@@ -2,8 +2,8 @@
 
 Attempts follow each other until one succeeds or the patience is over. While somebody holds the store's lock a node
 starts, ends or is stuck, so only waiting helps; it is never stolen from. With the lock free, one who opens the store
-starts a candidate at once, and one who comes back to it waits a random moment and looks again, because all clients of
-a node that died come back in the same instant.
+starts a candidate at once. One who comes back to it, or has seen that others are about, first waits a random moment and
+looks again: all clients of a node that died find the lock free in the same instant.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class OpeningLoop:
     def __init__(
         self, *, first: bool, patience: float, clock: Callable[[], float], chance: Callable[[], float]
     ) -> None:
-        self._first = first
+        self._is_alone = first
         self._patience = patience
         self._clock = clock
         self._chance = chance
@@ -56,6 +56,10 @@ class OpeningLoop:
         """Have patience anew: a node has said that it is opening the store."""
         self._deadline = self._clock() + self._patience
 
+    def see_others(self) -> None:
+        """Take note that somebody served the store a moment ago."""
+        self._is_alone = False
+
     def remaining(self) -> float:
         """Return the seconds of patience that are left, at least 0."""
         return max(0.0, self._deadline - self._clock())
@@ -64,14 +68,12 @@ class OpeningLoop:
         """Decide what to do after a failed attempt, with the lock just found held or free."""
         if self.remaining() == 0.0:
             return OutOfPatience()
-        if is_held:
-            self._was_free = False
-            return Pause(self._between(*HELD_SECONDS))
-        if self._first or self._was_free:
-            self._was_free = False
+        starts = not is_held and (self._is_alone or self._was_free)
+        self._was_free = not is_held and not starts
+        self._is_alone = False
+        if starts:
             return StartCandidate()
-        self._was_free = True
-        return Pause(self._between(*RETURN_SECONDS))
+        return Pause(self._between(*(HELD_SECONDS if is_held else RETURN_SECONDS)))
 
     def _between(self, least: float, most: float) -> float:
         return least + (most - least) * self._chance()
