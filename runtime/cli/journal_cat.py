@@ -8,7 +8,8 @@ import click
 
 from turnkeeper.actors.asking import ask_writer_hello
 from turnkeeper.storage.filesystem import FileSystem
-from turnkeeper.storage.index import Indexed, shared_index
+from turnkeeper.storage.index import shared_index
+from turnkeeper.storage.index_records import Indexed
 from turnkeeper.storage.reading import store_files
 from turnkeeper.storage.scanning import (
     Batch,
