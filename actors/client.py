@@ -1,10 +1,8 @@
 """The client of one store in one process: drives the link over a connection, and finds another one when it breaks.
 
-Its tasks live in a task group that is entered by hand and never sees an exception of the host's body, so nothing of the
-host's is ever wrapped in an exception group; they raise nothing themselves. A connection that broke is never used
-again: the writer's is made anew while the node stays, the node's by the opening loop. While none stands, appends go on
-into the buffer; that the store can't be reached is told to who waits for it, and trying goes on until the client is
-closed.
+Its tasks run in the background of the host's body, and raise nothing. A connection that broke is never used again: the
+writer's is made anew while the node stays, the node's by the opening loop. While none stands, appends go on into the
+buffer; that the store can't be reached is told to who waits for it, and trying goes on until the client is closed.
 """
 
 from __future__ import annotations
@@ -21,10 +19,11 @@ import anyio
 from turnkeeper.runtime.actors import without_interrupts
 from turnkeeper.runtime.frames import FrameError
 from turnkeeper.runtime.identity import own_identity
-from turnkeeper.storage.errors import NotFound, StorageError, StoreRefused
+from turnkeeper.storage.errors import NotFound, SessionBusy, StorageError, StoreRefused
 from turnkeeper.storage.reading import Reader
 from turnkeeper.storage.store import Durability
 
+from .background import Background
 from .errors import ForkedProcess, SessionClosed
 from .frame_socket import FrameSocket
 from .ids import new_token
@@ -57,7 +56,8 @@ class Client:
         self._path = path
         self._attachment = attachment
         self._store_id = attachment.hello.get("store")
-        self._tasks = anyio.create_task_group()
+        self._background = Background()
+        self._abandoned: set[str] = set()
         self._begun = anyio.Event()
         self._failure: Exception | None = None
         self._next_position = 0
@@ -72,7 +72,7 @@ class Client:
         Makes a missing store, though not its parents. Raises what `join` raises, as it stands.
         """
         client = cls(path, await join(path, create=True, durability=durability))
-        await client._tasks.__aenter__()
+        await client._background.open()
         client._start(client._serve)
         client._start(client._watch_time)
         _living.add(client)
@@ -92,8 +92,7 @@ class Client:
         From now on everything that was opened through this client raises SessionClosed.
         """
         _living.discard(self)
-        self._tasks.cancel_scope.cancel()
-        await self._tasks.__aexit__(None, None, None)
+        await self._background.aclose()
         self.link.end(SessionClosed("the store"))
         if self._position_change is not None:
             self._position_change.set()
@@ -123,9 +122,20 @@ class Client:
         owner = {**own_identity().as_map(), "token": new_token()}
         header = None if create is None else {**create, "owner": owner}
         message = {"op": OPEN, "wanted": wanted, "owner": owner, "takeover": takeover, "create": header}
-        request = self.link.ask(message, for_caller=True)
-        reply = await self.answered(request)
-        return self.link.own_opened(request), reply
+        while True:
+            request = self.link.ask(message, for_caller=True)
+            try:
+                reply = await self.answered(request)
+            except SessionBusy as busy:
+                if busy.owner.get("token") not in self._abandoned:
+                    raise
+                # Its owner is an opening of ours that was cancelled: it is released as soon as it is answered.
+                await anyio.sleep(RETRY_SECONDS_FIRST)
+            except BaseException:
+                self._abandoned.add(owner["token"])
+                raise
+            else:
+                return self.link.own_opened(request), reply
 
     async def answered(self, request: Request) -> dict[str, Any]:
         """Wait for the answer to a request and return it, or raise the error that it is."""
@@ -171,7 +181,7 @@ class Client:
         try:
             while not condition():
                 if stream.refusal is not None:
-                    raise copy_of(stream.refusal)
+                    raise stream.told_refusal()
                 if stream.failures != seen and stream.failure is not None:
                     raise copy_of(stream.failure)
                 await self.wait_change(stream)
@@ -219,7 +229,7 @@ class Client:
     # -- The tasks
 
     def _start(self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
-        self._tasks.start_soon(without_interrupts(function), *args)
+        self._background.tasks.start_soon(without_interrupts(function), *args)
 
     async def _serve(self) -> None:
         """Be a client of the store's node, whichever process that is, for as long as this client lives."""

@@ -64,6 +64,7 @@ class OwnedStream:
         "head",
         "id",
         "is_failure_untold",
+        "is_refusal_told",
         "keyed_answer",
         "leaving",
         "position",
@@ -104,8 +105,9 @@ class OwnedStream:
         self.due = 0.0
         self.retries = 0
         self.leaving = False
-        # What callers see: a refusal that stays; the last failure, whether it is still to be told, and their number.
+        # What callers see: a refusal that stays, and the last failure; whether they were told; how many failures.
         self.refusal: Exception | None = None
+        self.is_refusal_told = False
         self.failure: Exception | None = None
         self.is_failure_untold = False
         self.failures = 0
@@ -176,12 +178,18 @@ class OwnedStream:
         A failure is told once.
         """
         if self.refusal is not None:
-            raise copy_of(self.refusal)
+            raise self.told_refusal()
         if self.leaving:
             raise SessionClosed(self.id)
         if self.is_failure_untold and self.failure is not None:
             self.is_failure_untold = False
             raise copy_of(self.failure)
+
+    def told_refusal(self) -> Exception:
+        """Give the refusal to be raised: its owner knows of it from now on."""
+        assert self.refusal is not None
+        self.is_refusal_told = True
+        return copy_of(self.refusal)
 
     # -- What the link does
 

@@ -1,8 +1,8 @@
 """The runtime: a host's way into a store, for trio and asyncio alike.
 
-Entering starts the client's tasks in a task group that the body's exception is never shown to, and leaving is shielded
-and bounded, so what the body raises is what comes out. Sessions that are still open are closed at the end. Lists and
-reads go to the files; only opening and appending need the writer.
+What the body raises is what comes out: no task group of ours is ever shown it, and leaving is shielded and bounded.
+Sessions that are still open are closed at the end. Lists and reads go to the files; only opening and appending need the
+writer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from types import TracebackType
 from typing import Any
 
 import anyio
-from anyio.abc import TaskGroup
 
 from turnkeeper.runtime.actors import ActorRef, spawn_in_loop
 from turnkeeper.runtime.errors import register_error
@@ -30,6 +29,7 @@ from turnkeeper.storage.reading import Reader
 from turnkeeper.storage.store import Durability
 
 from . import errors
+from .background import Background
 from .client import Client
 from .folding import TurnState
 from .following import Following
@@ -54,7 +54,7 @@ class Runtime:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-        self._actors: TaskGroup | None = None
+        self._actors: Background | None = None
         self._refs: list[ActorRef] = []
         self._is_closed = False
 
@@ -162,15 +162,15 @@ class Runtime:
         """
         self.check()
         if self._actors is None:
-            self._actors = anyio.create_task_group()
-            await self._actors.__aenter__()
+            self._actors = Background()
+            await self._actors.open()
         if process:
             # Worker processes are multiprocessing's, which a host without any needn't import.
             from turnkeeper.runtime.worker import spawn_in_process
 
-            ref = await spawn_in_process(self._actors, actor, *args)
+            ref = await spawn_in_process(self._actors.tasks, actor, *args)
         else:
-            ref = await spawn_in_loop(self._actors, actor, *args)
+            ref = await spawn_in_loop(self._actors.tasks, actor, *args)
         self._refs.append(ref)
         return ref
 
@@ -208,7 +208,7 @@ class Runtime:
         failures: list[Exception] = []
         await _all(failures, [ref.stop for ref in self._refs])
         if self._actors is not None:
-            await _collect(failures, partial(self._actors.__aexit__, None, None, None))
+            await _collect(failures, self._actors.aclose)
         await _all(failures, [session.aclose for session in list(self._sessions)])
         await _collect(failures, self._client.release_all)
         await _collect(failures, self._client.aclose)

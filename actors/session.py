@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import anyio
 
-from turnkeeper.storage.errors import Failed, Fenced, TooLarge
+from turnkeeper.storage.errors import Failed, TooLarge
 from turnkeeper.storage.exact_json import decode_event, encode_event
 from turnkeeper.storage.limits import LINE_BYTES_MAX
 
@@ -105,6 +105,7 @@ class Session:
         if key is None and not self._queued and stream.takes_at_once:
             line = encode_event(self.id, stream.head, time_ns() // 1_000_000, type, data)
             return self._take_folded(line, type, data) if type in FOLDED else stream.add(line)
+        stream.take_failure()
         line = encode_event(self.id, 0, time_ns() // 1_000_000, type, data)
         if key is None:
             return await self._append_in_turn(line, type)
@@ -173,6 +174,8 @@ class Session:
             Corrupt: Bytes that were acknowledged can't be read at all; what is readable around a gap is returned, and
                 the page's `missing` names the gap.
         """
+        if min(start, limit, last or 0) < 0:
+            raise ValueError("bounds of a read are 0 or more")
         stream = self._stream
         buffered, first, head = stream.unacknowledged_lines(), stream.acknowledged, stream.head
         if last is not None:
@@ -190,7 +193,8 @@ class Session:
     async def aclose(self) -> None:
         """Abort an open turn, store everything, and give the session free for others. Closing twice is nothing.
 
-        Waits in a shield, at most 5 s. Raises what kept events from being stored; whatever is raised, it is closed.
+        Waits in a shield, at most 5 s. Raises what kept events from being stored, unless a call was told that before;
+        whatever is raised, it is closed.
         """
         if self._is_closed:
             return
@@ -336,10 +340,14 @@ class Session:
 
     async def _leave(self) -> None:
         stream = self._stream
-        if stream.refusal is not None:
-            if self.not_stored:
-                raise copy_of(stream.refusal)
-            return
+        if stream.refusal is None:
+            await self._release()
+        # A release that comes too late is nothing, as long as everything else is stored.
+        if self.not_stored and not stream.is_refusal_told:
+            raise stream.told_refusal()
+
+    async def _release(self) -> None:
+        stream = self._stream
         async with self._order:
             await self._wait_until(lambda: not stream.barred)
             if self._state.open_turn is not None:
@@ -347,13 +355,8 @@ class Session:
             request = self._client.link.release(stream)
         if request is not None:
             await self._client.answered(request)
-            return
-        try:
+        else:
             await self._wait_until(lambda: stream.is_settled)
-        except Fenced:
-            # The release itself may come too late: then somebody else has the session, and everything is stored.
-            if self.not_stored:
-                raise
 
 
 class Turn:

@@ -1,0 +1,857 @@
+"""End to end: sessions of a real store, with real node and writer processes, on trio and on asyncio."""
+
+from __future__ import annotations
+
+import gc
+import os
+import shutil
+import signal
+import warnings
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from turnkeeper.actors import link as link_module
+from turnkeeper.actors.client import Client
+from turnkeeper.actors.errors import (
+    Ambiguous,
+    Conflict,
+    Exists,
+    Fenced,
+    ForkedProcess,
+    InvalidValue,
+    NotFound,
+    SessionBusy,
+    SessionClosed,
+    StoreMissing,
+    TooLarge,
+    TurnOpen,
+)
+from turnkeeper.actors.records import Event
+from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.session import Session
+from turnkeeper.runtime.identity import own_identity
+
+from ..served import SECONDS_MAX, end_all, kill, node_of, read_line, start_python, wait_unserved, writer_of
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """The path of a store that isn't there yet."""
+    return tmp_path / "store"
+
+
+@pytest.fixture
+async def runtime(store: Path) -> AsyncIterator[Runtime]:
+    """The store, opened."""
+    async with open_runtime(store) as opened:
+        yield opened
+
+
+def told(events: list[Event]) -> list[tuple[int, str, dict[str, Any]]]:
+    """Give number, type and data of events."""
+    return [(event.seq, event.type, event.data) for event in events]
+
+
+def texts(events: list[Event]) -> list[str]:
+    """Give the texts of messages."""
+    return [event.data["text"] for event in events]
+
+
+async def say(session: Session, *words: str) -> int:
+    """Append a message for each word and flush once."""
+    for word in words:
+        await session.append("user/message", {"text": word})
+    return await session.flush()
+
+
+# -- Append and flush
+
+
+async def test_what_was_flushed_is_read_back_in_order_with_positions(runtime: Runtime) -> None:
+    """Numbers count from 0, the flush gives the last event's position, and reading shows type, data and time."""
+    async with await runtime.create_session() as session:
+        numbers = [await session.append("my/type", {"n": n, "nested": {"list": [1.5, None, "ü"]}}) for n in range(3)]
+        position = await session.flush()
+        events = await runtime.read(session.id)
+    assert numbers == [0, 1, 2]
+    assert told(events) == [(n, "my/type", {"n": n, "nested": {"list": [1.5, None, "ü"]}}) for n in range(3)]
+    assert [event.position for event in events] == [position - 2, position - 1, position]
+    assert events[0].stream == session.id
+    assert events[0].time > 1_700_000_000_000
+
+
+async def test_an_event_that_nobody_flushed_is_stored_by_itself(runtime: Runtime) -> None:
+    """Write-behind: a follower sees it, though nothing asked for it."""
+    async with await runtime.create_session() as session:
+        await session.append("user/message", {"text": "alone"})
+        with anyio.fail_after(SECONDS_MAX):
+            event = await anext(runtime.follow(session.id, after=0))
+    assert event.data == {"text": "alone"}
+
+
+async def test_changing_the_data_after_the_call_changes_nothing(runtime: Runtime) -> None:
+    """What the caller passed is encoded at the call."""
+    data: dict[str, Any] = {"list": [1]}
+    async with await runtime.create_session() as session:
+        await session.append("my/type", data)
+        data["list"].append(2)
+        await session.flush()
+        page = await runtime.read(session.id)
+        page[0].data["list"].append(3)
+        assert told(await runtime.read(session.id)) == [(0, "my/type", {"list": [1]})]
+
+
+async def test_a_refused_value_takes_no_number(runtime: Runtime) -> None:
+    """What JSON can't hold, or a line can't, is refused at the call; the next event gets the number."""
+    async with await runtime.create_session() as session:
+        with pytest.raises(InvalidValue, match=r"event 0 \(my/type\) at \$\.x"):
+            await session.append("my/type", {"x": {1, 2}})
+        with pytest.raises(TooLarge):
+            await session.append("my/type", {"x": "y" * 2**20})
+        assert await session.append("my/type", {"x": 1}) == 0
+
+
+async def test_a_cancelled_flush_ends_the_wait_and_not_the_bytes(runtime: Runtime) -> None:
+    """The event is stored all the same."""
+    async with await runtime.create_session() as session:
+        await session.append("user/message", {"text": "kept"})
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await session.flush()
+        assert scope.cancelled_caught
+        await session.flush()
+        assert texts(await runtime.read(session.id)) == ["kept"]
+
+
+async def test_concurrent_flushes_share_one_commit(runtime: Runtime) -> None:
+    """Fifty tasks on fifty sessions that flush in the same turn of the loop cost a few batches, not fifty."""
+    sessions = [await runtime.create_session() for _ in range(50)]
+    before = await batches(runtime)
+    async with anyio.create_task_group() as tasks:
+        for session in sessions:
+            tasks.start_soon(say, session, "hello")
+    assert await batches(runtime) - before <= 5
+    for session in sessions:
+        await session.aclose()
+
+
+async def batches(runtime: Runtime) -> int:
+    """Ask the writer how many batches it has written."""
+    client = runtime._client
+    reply = await client.answered(client.link.ask({"op": "statistics"}, for_caller=True))
+    count: int = reply["batches"]
+    return count
+
+
+async def test_a_flush_of_nothing_gives_the_last_position(runtime: Runtime) -> None:
+    """Also in a session that this opening hasn't appended to; 0 in one without events."""
+    async with await runtime.create_session() as session:
+        assert await session.flush() == 0
+        position = await say(session, "one")
+        assert await session.flush() == position
+    async with await runtime.open_session(session.id) as session:
+        assert await session.flush() == position
+
+
+async def test_a_full_buffer_makes_append_wait_until_there_is_space(
+    runtime: Runtime, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the writer stopped, appends go on up to the bound and then wait; cancelled, nothing was appended."""
+    monkeypatch.setattr(link_module, "BUFFER_BYTES_MAX", 100_000)
+    async with await runtime.create_session() as session:
+        await say(session, "begun")
+        writer = writer_of(store)
+        os.kill(writer, signal.SIGSTOP)
+        try:
+            waited = None
+            while waited is None:
+                head = session.head
+                with anyio.move_on_after(0.2) as scope:
+                    await session.append("user/message", {"text": "x" * 10_000})
+                waited = head if scope.cancelled_caught else None
+            assert session.head == waited
+            assert 9 <= waited <= 12
+        finally:
+            os.kill(writer, signal.SIGCONT)
+        with anyio.fail_after(SECONDS_MAX):
+            await say(session, "after")
+        assert texts(await session.read())[-1] == "after"
+
+
+async def test_appends_that_wait_keep_the_order_of_their_calls(
+    runtime: Runtime, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks that found the buffer full are numbered in the order in which they called, keyed ones among them."""
+    async with await runtime.create_session() as session:
+        await say(session, "begun")
+        monkeypatch.setattr(link_module, "BUFFER_BYTES_MAX", 1)
+        await session.append("user/message", {"text": "fills it"})
+        async with anyio.create_task_group() as tasks:
+            for number in range(20):
+                key = f"k{number}" if number % 3 == 0 else None
+                tasks.start_soon(partial(session.append, "my/n", {"n": number}, key=key))
+                await anyio.lowlevel.checkpoint()
+        await session.flush()
+        page = await session.read(start=2)
+    assert [event.data["n"] for event in page] == list(range(20))
+
+
+# -- Keys
+
+
+async def test_a_key_stores_an_event_once(runtime: Runtime) -> None:
+    """The second call gets the first one's number, in a later opening too, and what follows is numbered on."""
+    async with await runtime.create_session() as session:
+        await session.append("user/message", {"text": "before"})
+        assert await session.append("user/message", {"text": "once"}, key="k") == 1
+        assert await session.append("user/message", {"text": "once"}, key="k") == 1
+        assert await session.append("user/message", {"text": "after"}) == 2
+    async with await runtime.open_session(session.id) as session:
+        assert await session.append("user/message", {"text": "once"}, key="k") == 1
+        assert (await session.append("user/message", {"text": "last"}), session.head) == (3, 4)
+        await session.flush()
+        assert texts(await session.read()) == ["before", "once", "after", "last"]
+
+
+async def test_a_key_with_other_data_is_a_conflict_and_the_session_goes_on(runtime: Runtime) -> None:
+    """Nothing was appended, and nobody lost the session."""
+    async with await runtime.create_session() as session:
+        await session.append("user/message", {"text": "once"}, key="k")
+        with pytest.raises(Conflict):
+            await session.append("user/message", {"text": "other"}, key="k")
+        await say(session, "next")
+        assert texts(await session.read()) == ["once", "next"]
+
+
+# -- Turns and tools
+
+
+async def test_a_turn_is_open_in_its_body_and_completed_behind_it(runtime: Runtime) -> None:
+    """Start and end stand in the log; what the end says is durable when the body is left."""
+    async with await runtime.create_session() as session:
+        async with session.turn(model="m", turn="ignored"):
+            await say(session, "hello")
+            assert (await runtime.sessions())[0].open_turn
+        assert told(await runtime.read(session.id)) == [
+            (0, "turn/start", {"turn": 1, "model": "m"}),
+            (1, "user/message", {"text": "hello"}),
+            (2, "turn/end", {"turn": 1, "reason": "completed"}),
+        ]
+        async with session.turn():
+            pass
+        (listed,) = await runtime.sessions()
+    assert (listed.open_turn, listed.turns) == (False, 2)
+
+
+async def test_an_exception_ends_the_turn_and_passes_unchanged(runtime: Runtime) -> None:
+    """The very object comes out of turn, session and runtime, in no group; unanswered calls were answered first."""
+    error = ValueError("no such file")
+    session = await runtime.create_session()
+
+    async def fail_in_a_turn() -> None:
+        async with session, session.turn():
+            calls = [{"id": "a", "name": "bash"}, {"id": "b", "name": "read"}]
+            await session.append("assistant/message", {"text": "", "tool_calls": calls})
+            await session.tool_started("b", "read", {})
+            raise error
+
+    with pytest.raises(ValueError, match="no such file") as caught:
+        await fail_in_a_turn()
+    assert caught.value is error
+    assert not hasattr(error, "__notes__")
+    assert told(await runtime.read(session.id, last=3)) == [
+        (3, "tool/finished", {"id": "a", "output": None, "error": "TOOL_NOT_STARTED"}),
+        (4, "tool/finished", {"id": "b", "output": None, "error": "TOOL_OUTCOME_UNKNOWN"}),
+        (
+            5,
+            "turn/end",
+            {"turn": 1, "reason": "error", "error": {"type": "ValueError", "message": "no such file"}},
+        ),
+    ]
+
+
+async def test_a_cancelled_turn_is_aborted(runtime: Runtime) -> None:
+    """The end is written and durable although the body was cancelled."""
+    async with await runtime.create_session() as session:
+        with anyio.CancelScope() as scope:
+            async with session.turn():
+                scope.cancel()
+                await anyio.sleep_forever()
+        assert told(await runtime.read(session.id, last=1)) == [(1, "turn/end", {"turn": 1, "reason": "aborted"})]
+
+
+async def test_a_cancellation_at_any_wait_of_a_turn_loses_and_repeats_nothing(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the cancellation hits, the log reads as one closed turn and the next opening finds nothing open."""
+    waits = 0
+    cancel_at = 0
+    scope = anyio.CancelScope()
+    original = Client.wait_change
+
+    async def wait_change(self: Client, stream: Any) -> None:
+        nonlocal waits
+        waits += 1
+        if waits == cancel_at:
+            scope.cancel()
+        await original(self, stream)
+
+    monkeypatch.setattr(Client, "wait_change", wait_change)
+    async with open_runtime(store) as runtime:
+        for _ in range(20):
+            waits, cancel_at, scope = 0, cancel_at + 1, anyio.CancelScope()
+            session = await runtime.create_session()
+            with scope:
+                async with session, session.turn():
+                    async with session.tool("a", "bash", {}) as call:
+                        await say(session, "in the tool")
+                        await call.finish("done")
+                    await say(session, "after it")
+            was_hit = waits >= cancel_at
+            async with await runtime.open_session(session.id) as again:
+                assert again.interrupted is None
+                log = await again.read()
+            types = [event.type for event in log]
+            assert [event.seq for event in log] == list(range(len(log)))
+            assert (types[0], types[-1]) == ("turn/start", "turn/end")
+            assert types.count("tool/started") == types.count("tool/finished") == 1
+            if not was_hit:
+                break
+    assert cancel_at > 3
+
+
+async def test_a_second_turn_is_refused(runtime: Runtime) -> None:
+    """One exchange at a time; the error names the open turn's start, and the first turn isn't disturbed."""
+    async with await runtime.create_session() as session:
+        async with session.turn():
+            with pytest.raises(TurnOpen) as caught:
+                async with session.turn():
+                    pytest.fail("the body ran")
+        assert caught.value.seq == 0
+        assert [event.type for event in await session.read()] == ["turn/start", "turn/end"]
+
+
+async def test_a_tools_start_is_durable_before_its_body_runs(runtime: Runtime) -> None:
+    """The body finds it in the journal."""
+    async with await runtime.create_session() as session, session.turn():
+        async with session.tool("a", "bash", {"command": "ls"}, effect="read") as call:
+            assert told(await runtime.read(session.id, last=1)) == [
+                (1, "tool/started", {"id": "a", "name": "bash", "arguments": {"command": "ls"}, "effect": "read"})
+            ]
+            await call.finish({"files": []})
+        assert told(await session.read(last=1)) == [(2, "tool/finished", {"id": "a", "output": {"files": []}})]
+
+
+async def test_a_tool_fails_closed(store: Path) -> None:
+    """If its start can't be stored its body doesn't run: here the session was taken over by somebody else."""
+    async with open_runtime(store) as runtime, open_runtime(store) as other:
+        session = await runtime.create_session()
+        await say(session, "mine")
+        async with await other.open_session(session.id, takeover=True):
+            with pytest.raises(Fenced):
+                async with session.tool("a", "bash", {}):
+                    pytest.fail("the body ran")
+
+
+async def test_a_tool_without_a_finish_gets_a_result(runtime: Runtime) -> None:
+    """Returning is a result of null, an exception is an error result, a cancellation leaves the outcome unknown."""
+    async with await runtime.create_session() as session, session.turn():
+        async with session.tool("a", "bash", {}):
+            pass
+        with pytest.raises(OSError, match="broken"):
+            async with session.tool("b", "bash", {}):
+                raise OSError("broken")
+        with anyio.CancelScope() as scope:
+            async with session.tool("c", "bash", {}):
+                scope.cancel()
+                await anyio.sleep_forever()
+        finished = [event.data for event in await session.read() if event.type == "tool/finished"]
+    assert finished == [
+        {"id": "a", "output": None},
+        {"id": "b", "output": None, "error": "OSError: broken"},
+        {"id": "c", "output": None, "error": "TOOL_OUTCOME_UNKNOWN"},
+    ]
+
+
+async def test_a_result_that_comes_after_the_turn_is_kept_as_a_late_one(runtime: Runtime) -> None:
+    """A call that was closed with an unknown outcome may still get its real result."""
+    async with await runtime.create_session() as session:
+        async with session.turn():
+            await session.tool_started("a", "bash", {})
+        await session.tool_finished("a", "the real one")
+        assert told(await session.read(last=1)) == [(4, "tool/late-result", {"id": "a", "output": "the real one"})]
+
+
+# -- Opening
+
+
+async def test_what_a_killed_host_left_open_is_closed_once_by_the_next_opening(store: Path, runtime: Runtime) -> None:
+    """Turn and calls get their ends in order, at the last event's time; the opening after that has nothing to do."""
+    program = """
+import asyncio, sys
+from turnkeeper.actors.runtime import open_runtime
+
+async def main():
+    async with open_runtime(sys.argv[1]) as runtime:
+        session = await runtime.create_session(key="job")
+        async with session.turn():
+            calls = [{"id": id, "name": "bash"} for id in "abcd"]
+            await session.append("assistant/message", {"text": "", "tool_calls": calls})
+            await session.tool_started("a", "bash", {}, effect="once")
+            await session.tool_started("b", "bash", {}, effect="idempotent")
+            await session.tool_started("c", "bash", {})
+            await session.tool_finished("c", "done")
+            await session.flush()
+            print(session.id, flush=True)
+            await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+    host = start_python(program, str(store))
+    try:
+        id = read_line(host)
+        with pytest.raises(SessionBusy) as caught:
+            await runtime.open_session("job")
+        assert (caught.value.stream, caught.value.owner["pid"]) == (id, host.pid)
+        assert [each.status for each in await runtime.sessions()] == ["active"]
+        kill(host.pid)
+        assert [(each.status, each.open_turn) for each in await runtime.sessions()] == [("crashed", True)]
+        before = await runtime.read(id)
+        async with await runtime.open_session("job") as session:
+            assert session.interrupted is not None
+            assert session.interrupted.turn == 1
+            assert session.interrupted.calls == [
+                ("a", "bash", "unknown"),
+                ("b", "bash", "retry"),
+                ("d", "bash", "not_started"),
+            ]
+            page = await runtime.read(id)
+        assert page[: len(before)] == before
+        assert told(page[len(before) :]) == [
+            (6, "tool/finished", {"id": "a", "output": None, "error": "TOOL_OUTCOME_UNKNOWN"}),
+            (7, "tool/finished", {"id": "b", "output": None, "error": "TOOL_OUTCOME_UNKNOWN"}),
+            (8, "tool/finished", {"id": "d", "output": None, "error": "TOOL_NOT_STARTED"}),
+            (9, "turn/end", {"turn": 1, "reason": "interrupted"}),
+        ]
+        assert {event.time for event in page[len(before) :]} == {before[-1].time}
+        async with await runtime.open_session(id) as session:
+            assert session.interrupted is None
+            assert session.head == len(page)
+        (listed,) = await runtime.sessions(status="closed")
+        assert (listed.id, listed.open_turn, listed.key) == (id, False, "job")
+    finally:
+        end_all([host])
+
+
+async def test_a_session_has_one_owner_also_within_a_process(runtime: Runtime, store: Path) -> None:
+    """A second opening is refused with the owner's name, and granted once the first has closed."""
+    async with await runtime.create_session(key="k") as session:
+        await say(session, "one")
+        for wanted in (session.id, "k"):
+            with pytest.raises(SessionBusy) as caught:
+                await runtime.open_session(wanted)
+            assert {**own_identity().as_map(), "token": caught.value.owner["token"]} == caught.value.owner
+        async with open_runtime(store) as second:
+            with pytest.raises(SessionBusy):
+                await second.open_session(session.id)
+    async with await runtime.open_session("k") as session:
+        assert session.head == 1
+
+
+async def test_a_takeover_fences_the_old_owner(store: Path) -> None:
+    """The new owner goes on behind what is stored; each call of the old one raises, and says what isn't stored."""
+    async with open_runtime(store) as runtime, open_runtime(store) as other:
+        old = await runtime.create_session()
+        await say(old, "old 0")
+        async with await other.open_session(old.id, takeover=True) as new:
+            await say(new, "new 1")
+            await old.append("user/message", {"text": "too late"})
+            for call in (old.flush, old.flush, lambda: old.append("user/message", {"text": "again"})):
+                with pytest.raises(Fenced) as caught:
+                    await call()
+                assert caught.value.owner is not None
+            assert old.not_stored == range(1, 2)
+            await old.aclose()
+            assert texts(await other.read(old.id)) == ["old 0", "new 1"]
+
+
+async def test_events_that_were_lost_with_the_ownership_are_told_at_the_close_at_latest(store: Path) -> None:
+    """An owner that never flushed learns it from the close, and from the runtime's end if it didn't close."""
+
+    async def append_too_late(other: Runtime) -> None:
+        async with open_runtime(store) as runtime:
+            session = await runtime.create_session()
+            await say(session, "mine")
+            async with await other.open_session(session.id, takeover=True):
+                await session.append("user/message", {"text": "too late"})
+
+    async with open_runtime(store) as other:
+        with pytest.raises(Fenced):
+            await append_too_late(other)
+
+
+async def test_the_bodys_exception_wins_over_a_turns_end_that_cant_be_stored(store: Path) -> None:
+    """That the end wasn't stored becomes a note of it."""
+
+    async def fail_while_taken_over(session: Session, other: Runtime) -> None:
+        async with session.turn():
+            await session.flush()
+            async with await other.open_session(session.id, takeover=True):
+                raise ValueError("the body's")
+
+    async with open_runtime(store) as runtime, open_runtime(store) as other:
+        session = await runtime.create_session()
+        await say(session, "mine")
+        with pytest.raises(ValueError, match="the body's") as caught:
+            await fail_while_taken_over(session, other)
+        assert any("taken over" in note for note in caught.value.__notes__)
+
+
+async def test_an_unknown_session_is_an_error_and_makes_none(runtime: Runtime) -> None:
+    """Not found, ambiguous and taken are three errors; a unique prefix will do."""
+    with pytest.raises(NotFound):
+        await runtime.open_session("nobody")
+    with pytest.raises(NotFound):
+        await runtime.read("nobody")
+    assert await runtime.sessions() == []
+    async with await runtime.create_session(key="taken") as session:
+        await say(session, "one")
+        with pytest.raises(Exists) as caught:
+            await runtime.create_session(key="taken")
+        assert caught.value.id == session.id
+    assert len(await runtime.read(session.id[:-2])) == 1
+    async with await runtime.open_session(session.id[:-1]) as again:
+        assert again.id == session.id
+
+
+async def test_a_session_without_events_leaves_nothing(runtime: Runtime, store: Path) -> None:
+    """It isn't listed or read, and its key is free again, for this process and for others, as soon as it is closed."""
+    async with await runtime.create_session(key="k") as session:
+        with pytest.raises(SessionBusy):
+            await runtime.open_session("k", create=True)
+    assert await runtime.sessions() == []
+    with pytest.raises(NotFound):
+        await runtime.read(session.id)
+    async with open_runtime(store) as other, await other.open_session("k", create=True) as second:
+        assert second.id != session.id
+
+
+async def test_a_cancelled_opening_leaves_no_owner(runtime: Runtime, store: Path) -> None:
+    """What was granted to nobody is given back."""
+    async with await runtime.create_session() as session:
+        await say(session, "one")
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await runtime.open_session(session.id)
+    assert scope.cancelled_caught
+    with anyio.fail_after(SECONDS_MAX):
+        async with await runtime.open_session(session.id) as again:
+            assert again.head == 1
+
+
+async def test_a_seed_is_where_a_session_begins(runtime: Runtime) -> None:
+    """Events of another session are replayed with numbers of their own."""
+    async with await runtime.create_session() as first, first.turn():
+        await say(first, "one")
+    async with await runtime.create_session(seed=await runtime.read(first.id), parent=first.id) as second:
+        await second.flush()
+        assert told(await runtime.read(second.id)) == told(await runtime.read(first.id))
+        assert [each.id for each in await runtime.sessions(parent=first.id)] == [second.id]
+
+
+# -- Lists and reads
+
+
+async def test_lists_are_by_recency_and_filtered(runtime: Runtime) -> None:
+    """Newest activity first; by working directory, by label, by status; a page as large as wanted."""
+    sessions = []
+    for number in range(5):
+        labels = {"parity": "even" if number % 2 == 0 else "odd"}
+        session = await runtime.create_session(cwd=f"/src/{number % 3}", labels=labels, title=f"session {number}")
+        await say(session, "hello")
+        sessions.append(session)
+    await say(sessions[1], "the newest")
+    await sessions[0].aclose()
+    ids = [session.id for session in sessions]
+    assert [each.id for each in await runtime.sessions()] == [ids[n] for n in (1, 4, 3, 2, 0)]
+    assert [each.id for each in await runtime.sessions(limit=2)] == [ids[1], ids[4]]
+    assert [each.id for each in await runtime.sessions(parity="odd")] == [ids[1], ids[3]]
+    assert [each.id for each in await runtime.sessions(cwd="/src/0", status="active")] == [ids[3]]
+    (closed,) = await runtime.sessions(status="closed")
+    assert (closed.title, closed.events, closed.labels, closed.owner) == ("session 0", 1, {"parity": "even"}, None)
+    for session in sessions[1:]:
+        await session.aclose()
+
+
+async def test_a_prefix_of_several_ids_is_ambiguous(runtime: Runtime) -> None:
+    """The candidates are named."""
+    sessions = [await runtime.create_session() for _ in range(40)]
+    for session in sessions:
+        await say(session, "hello")
+    letters = [session.id[0] for session in sessions]
+    shared = next(letter for letter in letters if letters.count(letter) > 1)
+    with pytest.raises(Ambiguous) as caught:
+        await runtime.read(shared)
+    assert set(caught.value.candidates) <= {session.id for session in sessions}
+    for session in sessions:
+        await session.aclose()
+
+
+async def test_a_session_reads_its_own_buffer_too(runtime: Runtime, store: Path) -> None:
+    """Durable events, those on their way and those that wait, once each, whatever the bounds."""
+    async with await runtime.create_session() as session:
+        await say(session, "0", "1", "2")
+        writer = writer_of(store)
+        os.kill(writer, signal.SIGSTOP)
+        try:
+            await session.append("user/message", {"text": "3"})
+            with anyio.move_on_after(0.05):
+                await session.flush()
+            await session.append("user/message", {"text": "4"})
+            page = await session.read()
+            assert texts(page) == ["0", "1", "2", "3", "4"]
+            assert ([event.position for event in page][3:], page.head) == ([0, 0], 5)
+            assert texts(await session.read(last=1)) == ["4"]
+            assert texts(await session.read(last=4)) == ["1", "2", "3", "4"]
+            assert texts(await session.read(start=2, limit=2)) == ["2", "3"]
+            assert texts(await session.read(start=4, limit=9)) == ["4"]
+            assert texts(await session.read(limit=2)) == ["0", "1"]
+            assert await session.read(start=5) == []
+            assert texts(await runtime.read(session.id)) == ["0", "1", "2"]
+        finally:
+            os.kill(writer, signal.SIGCONT)
+
+
+async def test_pages_say_where_the_session_ends(runtime: Runtime) -> None:
+    """Bounds beyond the end give fewer events or none; negative ones are errors."""
+    async with await runtime.create_session() as session:
+        await say(session, *map(str, range(10)))
+    page = await runtime.read(session.id, start=3, limit=4)
+    assert (texts(page), page.head, page.missing) == (["3", "4", "5", "6"], 10, [])
+    assert (await runtime.read(session.id, start=99), (await runtime.read(session.id, limit=0)).head) == ([], 10)
+    assert texts(await runtime.read(session.id, last=2)) == ["8", "9"]
+    for bounds in ({"start": -1}, {"limit": -1}, {"last": -1}):
+        with pytest.raises(ValueError, match="0 or more"):
+            await runtime.read(session.id, **bounds)
+        async with await runtime.open_session(session.id) as session:
+            with pytest.raises(ValueError, match="0 or more"):
+                await session.read(**bounds)
+
+
+# -- Following
+
+
+async def test_a_follower_sees_the_past_and_then_the_present_without_a_seam(runtime: Runtime, store: Path) -> None:
+    """Every event once, in order, also over the death of writer and node."""
+    count = 300
+    seen: list[Event] = []
+
+    async def follow() -> None:
+        async for event in runtime.follow(after=0, types=["my/*"]):
+            seen.append(event)
+            if len(seen) == count:
+                return
+
+    async with await runtime.create_session() as session:
+        for n in range(100):
+            await session.append("my/n", {"n": n})
+        await say(session, "of another type")
+        with anyio.fail_after(SECONDS_MAX):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(follow)
+                for n in range(100, count):
+                    await session.append("my/n", {"n": n})
+                    if n % 10 == 0:
+                        await session.flush()
+                    if n == 150:
+                        await anyio.to_thread.run_sync(kill, writer_of(store))
+                    if n == 200:
+                        await anyio.to_thread.run_sync(kill, node_of(store))
+    assert [event.data["n"] for event in seen] == list(range(count))
+    assert [event.position for event in seen] == sorted({event.position for event in seen})
+
+
+async def test_a_follower_of_the_present_sees_only_what_comes(runtime: Runtime) -> None:
+    """Without `after` the past isn't told; ids and patterns choose."""
+    async with await runtime.create_session(key="k") as session, await runtime.create_session() as other:
+        await say(session, "past")
+        following = runtime.follow("k", types=["user/*"])
+        with anyio.fail_after(SECONDS_MAX):
+            async with anyio.create_task_group() as tasks:
+                got: list[Event] = []
+
+                async def take() -> None:
+                    got.append(await anext(following))
+
+                with anyio.move_on_after(0.1):
+                    await anext(following)
+                tasks.start_soon(take)
+                await say(other, "of another")
+                await session.append("my/own", {"text": "of another type"})
+                await say(session, "present")
+        assert texts(got) == ["present"]
+        prefix = await anext(runtime.follow(f"{session.id[:5]}*", after=0))
+        assert texts([prefix]) == ["past"]
+        with pytest.raises(NotFound):
+            await anext(runtime.follow("nobody"))
+
+
+# -- Deaths
+
+
+@pytest.mark.parametrize("victim", ["writer", "node", "both"])
+async def test_nothing_is_lost_or_repeated_when_what_serves_dies(runtime: Runtime, store: Path, victim: str) -> None:
+    """Appends go on through three deaths, flushes return when it is durable, and the log is as it was appended."""
+
+    async def append_until(session: Session, stop: anyio.Event) -> int:
+        count = 0
+        while not stop.is_set():
+            await session.append("my/n", {"n": count})
+            await session.flush()
+            count += 1
+        return count
+
+    async def run(session: Session, stop: anyio.Event, counts: dict[str, int]) -> None:
+        counts[session.id] = await append_until(session, stop)
+
+    stop = anyio.Event()
+    counts: dict[str, int] = {}
+    sessions = [await runtime.create_session() for _ in range(5)]
+    with anyio.fail_after(SECONDS_MAX):
+        async with anyio.create_task_group() as tasks:
+            for session in sessions:
+                tasks.start_soon(run, session, stop, counts)
+            for _ in range(3):
+                await say(sessions[0], "going")
+                if victim != "node":
+                    await anyio.to_thread.run_sync(lambda: kill(writer_of(store)))
+                if victim != "writer":
+                    await anyio.to_thread.run_sync(lambda: kill(node_of(store)))
+                await say(sessions[0], "again")
+            stop.set()
+    for session in sessions:
+        log = await runtime.read(session.id, limit=1_000_000)
+        assert [event.seq for event in log] == list(range(session.head))
+        numbers = [event.data["n"] for event in log if event.type == "my/n"]
+        assert numbers == list(range(counts[session.id]))
+        await session.aclose()
+
+
+async def test_a_reservation_survives_the_death_of_what_serves(runtime: Runtime, store: Path) -> None:
+    """A new session that had no event yet is the same session afterwards, key and all."""
+    async with await runtime.create_session(key="k") as session:
+        await anyio.to_thread.run_sync(kill, writer_of(store))
+        with anyio.fail_after(SECONDS_MAX):
+            await say(session, "first")
+        assert (await runtime.read("k"))[0].stream == session.id
+
+
+async def test_a_store_that_is_gone_is_told_to_who_waits(store: Path) -> None:
+    """Its flush raises, and keeps its events; leaving is an error too, and takes no longer than it may."""
+
+    async def lose_the_store() -> None:
+        async with open_runtime(store) as runtime:
+            session = await runtime.create_session()
+            await say(session, "one")
+            for pid in (node_of(store), writer_of(store)):
+                await anyio.to_thread.run_sync(kill, pid)
+            shutil.rmtree(store)
+            await session.append("user/message", {"text": "two"})
+            await session.flush()
+
+    with anyio.fail_after(SECONDS_MAX):
+        with pytest.raises(StoreMissing):
+            await lose_the_store()
+
+
+# -- Ends
+
+
+async def test_leaving_closes_sessions_and_leaves_no_process(store: Path) -> None:
+    """Unflushed events are stored, an open turn is aborted, ownership is released, node and writer end."""
+    async with open_runtime(store) as runtime:
+        session = await runtime.create_session(key="k")
+        await session.append("turn/start", {})
+        await session.append("user/message", {"text": "unflushed"})
+    wait_unserved(store, 0.5)
+    for call in (session.flush, lambda: session.append("my/type", {}), lambda: runtime.open_session("k")):
+        with pytest.raises(SessionClosed):
+            await call()
+    async with open_runtime(store) as runtime:
+        (listed,) = await runtime.sessions()
+        assert (listed.status, listed.open_turn) == ("closed", False)
+        assert told(await runtime.read("k", last=1)) == [(2, "turn/end", {"turn": 1, "reason": "aborted"})]
+
+
+async def test_the_bodys_exception_leaves_the_runtime_unchanged(store: Path) -> None:
+    """The same object, in no group, without notes, and everything is stored."""
+    error = KeyError("mine")
+
+    async def fail() -> None:
+        async with open_runtime(store) as runtime:
+            session = await runtime.create_session(key="k")
+            await session.append("user/message", {"text": "unflushed"})
+            raise error
+
+    with pytest.raises(KeyError) as caught:
+        await fail()
+    assert caught.value is error
+    assert not hasattr(error, "__notes__")
+    async with open_runtime(store) as runtime:
+        assert texts(await runtime.read("k")) == ["unflushed"]
+
+
+async def test_a_cancelled_runtime_is_left_in_order(store: Path) -> None:
+    """Cancellation from outside reaches the body, and leaving still stores what was appended."""
+    with anyio.CancelScope() as scope:
+        async with open_runtime(store) as runtime:
+            session = await runtime.create_session(key="k")
+            await session.append("user/message", {"text": "unflushed"})
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert scope.cancelled_caught
+    wait_unserved(store, 0.5)
+    async with open_runtime(store) as runtime:
+        assert texts(await runtime.read("k")) == ["unflushed"]
+
+
+async def test_a_session_that_is_dropped_unclosed_warns_and_loses_nothing(runtime: Runtime) -> None:
+    """Whoever forgets to close is told, by ResourceWarning; what was appended is stored."""
+    session = await runtime.create_session(key="k")
+    await session.append("user/message", {"text": "kept"})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        id = session.id
+        del session
+        gc.collect()
+    assert [each.category for each in caught if id in str(each.message)] == [ResourceWarning]
+    with anyio.fail_after(SECONDS_MAX):
+        assert texts([await anext(runtime.follow("k", after=0))]) == ["kept"]
+
+
+async def test_a_forked_child_is_refused(runtime: Runtime) -> None:
+    """The child of a host can't append through its parent's connection; the parent goes on."""
+    async with await runtime.create_session() as session:
+        await say(session, "before")
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                session.append("user/message", {"text": "by the child"}).send(None)
+            except ForkedProcess as error:
+                os.write(writing, b"%d" % error.opener)
+            finally:
+                os._exit(0)
+        await anyio.to_thread.run_sync(os.waitpid, child, 0)
+        os.close(writing)
+        assert int(os.read(reading, 100)) == os.getpid()
+        os.close(reading)
+        await say(session, "after")
+        assert texts(await session.read()) == ["before", "after"]
