@@ -294,11 +294,12 @@ class Life:
         Raises:
             Exception: The error itself, where neither a sender nor `stop` is there to be told of it.
         """
-        self.finish(f"it failed: {actor_error(error)}", actor_error(error))
+        told = error if is_answer(error) else actor_error(error)
+        self.finish(f"it failed: {actor_error(error)}", told)
         if failure is None and not self.stopping:
             raise error
         if error is not failure:
-            self._keep_untold(error)
+            self._keep_untold(told)
 
     def finish(self, reason: str, error: Exception | None = None) -> None:
         """Say that the actor has ended, and answer every letter that it leaves."""
