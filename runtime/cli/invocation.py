@@ -18,8 +18,3 @@ class Invocation:
     def store(self) -> str:
         """The absolute path of the store that is meant. Raises StoreRefused for what is no directory's path."""
         return store_path(self.given_store)
-
-    @property
-    def store_to_write(self) -> str | None:
-        """The store as `open_runtime` wants it: None means the default one, whose parents may be made."""
-        return self.given_store

@@ -17,7 +17,7 @@ from .failures import Failure
 from .invocation import Invocation
 from .journal_stats import occupied_bytes
 from .loop import run_in_loop
-from .printing import print_figures, print_json
+from .printing import places, print_figures, print_json
 from .progress import byte_progress
 
 LEAVE_SECONDS_MAX = 5.0
@@ -49,7 +49,7 @@ def rebuild(invocation: Invocation) -> None:
     else:
         _print(figures)
     if findings:
-        what = f"the journal is damaged in {len(findings)} place{'s' if len(findings) > 1 else ''}"
+        what = f"the journal is damaged in {places(len(findings))}"
         raise Failure("damaged", what, store, "turnkeeper journal verify shows where", told=True)
 
 

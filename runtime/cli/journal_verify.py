@@ -10,7 +10,7 @@ from turnkeeper.storage.verify import Verification, verify
 from .commands import command
 from .failures import Failure
 from .invocation import Invocation
-from .printing import print_figures, print_json
+from .printing import places, print_figures, print_json
 from .progress import byte_progress
 
 
@@ -52,8 +52,7 @@ def _damaged(found: Verification, store: str) -> Failure:
     if not found.damaged:
         what, advice = "the index contradicts the journal", "turnkeeper journal rebuild makes it anew"
     else:
-        places = f"{len(found.damaged)} place{'s' if len(found.damaged) > 1 else ''}"
         concerned = f", of {', '.join(sorted(streams)[:5])}" if streams else ""
-        what = f"damage in {places}{concerned}{' and others' if len(streams) > 5 else ''}"
+        what = f"damage in {places(len(found.damaged))}{concerned}{' and others' if len(streams) > 5 else ''}"
         advice = "everything else can be read: turnkeeper session show ID"
     return Failure("damaged", what, store, advice, told=True)

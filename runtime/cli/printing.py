@@ -110,3 +110,8 @@ def print_figures(figures: Iterable[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
         print_text(f"{name.ljust(width)}  {printable(value)}")
+
+
+def places(count: int) -> str:
+    """Say how many places."""
+    return f"{count:,} place{'' if count == 1 else 's'}"

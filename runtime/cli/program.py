@@ -34,6 +34,7 @@ program = Group(
         "session": ".program:session",
         "follow": ".follow:follow",
         "journal": ".program:journal",
+        "bench": ".program:bench",
     },
     params=[
         click.Option(
@@ -69,6 +70,13 @@ journal = Group(
         "rebuild": ".journal_rebuild:rebuild",
         "cat": ".journal_cat:cat",
     },
+)
+
+bench = Group(
+    "bench",
+    help="Measurements on this machine, beside what else could keep the events.",
+    epilog=example_text(f"{NAME} bench flush --quick"),
+    members={"flush": ".bench:flush", "recovery": ".bench:recovery"},
 )
 
 

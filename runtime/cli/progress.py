@@ -22,3 +22,16 @@ def byte_progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def told_progress() -> Iterator[Callable[[str], None]]:
+    """Show the latest line of what is being done while the body works; it calls what it is given with each."""
+    if not is_terminal(sys.stderr):
+        yield lambda line: None
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status(Text("starting")) as status:
+        yield lambda line: status.update(Text(line))

@@ -15,7 +15,7 @@ from turnkeeper.actors.asking import ask_writer_hello
 from turnkeeper.storage.lock import store_is_held
 from turnkeeper.storage.reading import Reader, open_reader
 
-from .printing import print_note
+from .printing import places, print_note
 
 Answer = TypeVar("Answer")
 
@@ -53,7 +53,7 @@ class StoreView:
     def warn_of_damage(self) -> None:
         """Say on stderr that the opening found damage, if it did."""
         if self.reader.findings:
-            what = f"warning: the journal is damaged in {len(self.reader.findings)} places"
+            what = f"warning: the journal is damaged in {places(len(self.reader.findings))}"
             print_note(f"{what}: {self.path}: turnkeeper journal verify shows where")
 
     def close(self) -> None:
