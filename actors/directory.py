@@ -63,12 +63,14 @@ class StoreDirectory:
             return None
 
     def not_answering(self, pid: int | None) -> NodeNotAnswering:
-        """Make the error for a store that `pid` serves, or its last writer, and that didn't answer in time."""
+        """Make the error for a store that wasn't served in time: by `pid`, if that lives, else by its last writer."""
         from turnkeeper.runtime.identity import process_state  # for this rare moment only
 
-        pid = pid or self.last_writer()
-        state = "unknown" if pid is None else process_state(pid)
-        return NodeNotAnswering(None, "none stayed alive") if state == "gone" else NodeNotAnswering(pid, state)
+        for each in (pid, self.last_writer()):
+            state = "gone" if each is None else process_state(each)
+            if state not in ("gone", "zombie"):
+                return NodeNotAnswering(each, state)
+        return NodeNotAnswering(None, "none stayed alive")
 
     def close(self) -> None:
         """Give the descriptor up; closing again is no error."""

@@ -14,7 +14,7 @@ import random
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import anyio
 
@@ -22,7 +22,7 @@ from turnkeeper.runtime.frames import FrameError
 from turnkeeper.runtime.processes import ChildProcess, describe_exit, died_by_signal, read_line
 from turnkeeper.storage.errors import StorageError, StoreMissing, StoreRefused
 from turnkeeper.storage.lock import store_is_held
-from turnkeeper.storage.store import describe
+from turnkeeper.storage.store import Durability, describe
 
 from . import launch, protocol
 from .directory import StoreDirectory
@@ -139,7 +139,7 @@ async def join(
     path: str,
     *,
     create: bool,
-    durability: str | None = None,
+    durability: Durability | None = None,
     patience: float = PATIENCE_SECONDS,
     first: bool = True,
     name: str | None = None,
@@ -147,10 +147,11 @@ async def join(
 ) -> Attachment:
     """Become a client of the node of the store at `path`, absolute, and return when the store is served.
 
-    With `create` a missing store is made, though not its parents. `durability` is "fsync" or "os", None for what the
-    store has. `patience` is in seconds and begins anew whenever the node says that it is opening the store. Not
-    `first` is who comes back: it lets others go first. `name` is what `status` shows. Who only `serves` keeps the node
-    alive, but is no reason to refuse a `stop`. Cancelling leaves nothing but a node that ends when nobody comes.
+    With `create` a missing store is made, though not its parents. `durability` is what a new store gets, and what one
+    that is there must have; None takes what comes. `patience` is in seconds and begins anew whenever the node says that
+    it is opening the store. Not `first` is who comes back: it lets others go first. `name` is what `status` shows. Who
+    only `serves` keeps the node alive, but is no reason to refuse a `stop`. Cancelling leaves nothing but a node that
+    ends when nobody comes.
 
     Raises:
         StoreMissing, StoreRefused, NewerFormat: There can be no store here, with the reason.
@@ -158,6 +159,8 @@ async def join(
         NodeNotAnswering: Nobody answered before the patience was over, or nobody stayed alive.
         StorageError: The store's own error, where it can't be opened.
     """
+    if durability not in (None, *get_args(Durability)):
+        raise StoreRefused(path, f"can't have durability {durability!r}; {' or '.join(get_args(Durability))} it is")
     loop = OpeningLoop(first=first, patience=patience, clock=time.monotonic, chance=random.random)
     name = name or os.path.basename(sys.argv[0]) or "python"
     return await _Joining(path, create, durability, loop, name, serves).run()
@@ -167,7 +170,7 @@ class _Joining:
     """One run of the opening loop."""
 
     def __init__(
-        self, path: str, create: bool, durability: str | None, loop: OpeningLoop, name: str, serves: bool
+        self, path: str, create: bool, durability: Durability | None, loop: OpeningLoop, name: str, serves: bool
     ) -> None:
         self._path = path
         self._create = create
@@ -236,10 +239,6 @@ class _Joining:
 
     async def _wait_until_served(self, attachment: Attachment) -> None:
         """Wait until this is a client and the writer serves; as long as the node says that it is opening the store."""
-        if self._durability is not None and self._durability != describe(self._path).durability:
-            raise StoreRefused(
-                self._path, f"the store wasn't made with durability {self._durability!r}; open it without"
-            )
         attached = False
         while not attached or attachment.hello["state"] != protocol.SERVING:
             if attachment.hello["state"] == protocol.ENDING:

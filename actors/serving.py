@@ -14,13 +14,14 @@ import anyio
 
 from turnkeeper.runtime.processes import ChildProcess, describe_exit, died_by_signal
 from turnkeeper.storage.errors import StoreRefused
+from turnkeeper.storage.store import Durability
 
 from .errors import AlreadyServed
 from .joining import Attachment, join
 
 
 async def serve(
-    path: str, *, create: bool = True, durability: str | None = None, ready: Callable[[dict[str, Any]], None]
+    path: str, *, create: bool = True, durability: Durability | None = None, ready: Callable[[dict[str, Any]], None]
 ) -> None:
     """Be the node's keeper for the store at `path` until INT, TERM or `stop` ends it in order; run it in a main thread.
 
