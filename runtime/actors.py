@@ -98,6 +98,14 @@ class LetterLost(Exception):
     """Raised instead of handling a letter: whoever should do it will never answer."""
 
 
+class LetterRefused(Exception):
+    """Raised by handling a letter: the actor answers with this error, and lives on."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 class ActorRef:
     """How others in this loop reach one actor."""
 
@@ -262,8 +270,8 @@ class Life:
     async def handle_letters(self, handle: Callable[[Letter], Awaitable[Any]]) -> Exception | None:
         """Have letter after letter handled and answered, until the mailbox is closed and empty, or a handler fails.
 
-        Returns the error with which it failed; its sender was told, or `stop` will tell. Raises LetterLost as the
-        handler did: `finish` then answers that letter and those behind it.
+        Returns the error with which it failed; its sender was told, or `stop` will tell. Raises LetterLost as
+        `handle` does: `finish` then answers that letter and those behind it.
         """
         ref = self._ref
         while True:
@@ -275,15 +283,11 @@ class Life:
                 value = await handle(letter)
             except LetterLost:
                 raise
+            except LetterRefused as refused:
+                self._tell(letter, refused.error)
             except Exception as error:
-                ref._at_hand = None
-                answer = is_answer(error)
-                told = error if answer else actor_error(error)
-                if not letter.wanted:
-                    self._keep_untold(told)
-                letter.fail(told)
-                if not answer:
-                    return error
+                self._tell(letter, actor_error(error))
+                return error
             else:
                 ref._at_hand = None
                 letter.reply(value)
@@ -311,6 +315,12 @@ class Life:
         for letter in ref._mailbox.take_all():
             letter.lose(reason)
         ref._end_known.set()
+
+    def _tell(self, letter: Letter, error: Exception) -> None:
+        self._ref._at_hand = None
+        if not letter.wanted:
+            self._keep_untold(error)
+        letter.fail(error)
 
     def _keep_untold(self, error: Exception) -> None:
         # The first one counts: what follows may follow from it.
@@ -367,7 +377,12 @@ async def _live_in_loop(
 async def _handle_in_loop(actor: Any, letter: Letter) -> Any:
     method, arguments, keywords = letter.message
     letter.begun = True
-    return await getattr(actor, method)(*arguments, **keywords)
+    try:
+        return await getattr(actor, method)(*arguments, **keywords)
+    except Exception as error:
+        if is_answer(error):
+            raise LetterRefused(error) from None
+        raise
 
 
 def handlers_of(actor_class: type) -> frozenset[str]:

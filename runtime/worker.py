@@ -30,6 +30,7 @@ from .actors import (
     Keywords,
     Letter,
     LetterLost,
+    LetterRefused,
     Life,
     Sealed,
     without_interrupts,
@@ -238,7 +239,8 @@ class _Worker:
 
         Raises:
             LetterLost: The worker has ended, or ended meanwhile.
-            Exception: What the handler raised, as it crosses.
+            LetterRefused: The handler raised a registered error.
+            ActorError: The handler failed.
         """
         if self._heard_all.is_set():
             raise LetterLost
@@ -246,16 +248,18 @@ class _Worker:
         with contextlib.suppress(OSError):  # it has ended, which its silence says
             await self._send(letter.message)
         kind, content = await self._wait_answer()
-        if kind == "failed":
-            raise error_from_wire(content)
-        return content
+        if kind == "reply":
+            return content
+        error = error_from_wire(content)
+        raise LetterRefused(error) if kind == "refused" else error
 
     async def end(self, seconds: float, *, now: bool) -> None:
         """Tell the worker to stop, see it end within the time or by signals, and hear what it still said. Shielded."""
         self._ended_unasked = self._heard_all.is_set()
         with anyio.CancelScope(shield=True):
-            with anyio.move_on_after(seconds), contextlib.suppress(OSError):
-                await self._send(encode_frame(["stop", now]))
+            with anyio.move_on_after(seconds):
+                with contextlib.suppress(OSError):  # it has ended, or is about to
+                    await self._send(encode_frame(["stop", now]))
                 await self._child.wait()
             await self._child.end(shutdown_seconds=0)
             # A process that the actor forked, in a group of its own, may hold the connection open.
@@ -277,7 +281,7 @@ class _Worker:
         messages = await self._receive()
         if not messages:
             await self._child.wait()
-            raise WorkerStartError(order.target, f"{self.exit}, before it was ready", self._last_words())
+            raise WorkerStartError(order.target, f"{self.exit} before it was ready", self._last_words())
         (kind, content), *rest = messages
         if kind == "failed":
             raise _import_failure(order.target, content)

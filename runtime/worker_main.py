@@ -6,8 +6,8 @@ module is imported, standard error is a file that the host reads if the process 
 
 Frames from the host: `["boot", target, arguments]`, then `["call", method, arguments, keywords]` and `["stop", now]`.
 To the host: `["ready", nil]` once the module is imported, `["started", handlers]` once the actor is, for each call
-`["reply", value]` or `["failed", error]`, and at the end `["ended", error or nil]`. A call is sent only after the
-answer to the one before.
+`["reply", value]`, `["refused", error]` or `["failed", error]`, and at the end `["ended", error or nil]`. A call is
+sent only after the answer to the one before.
 """
 
 from __future__ import annotations
@@ -167,8 +167,9 @@ class _Worker:
                     value = await getattr(actor, method)(*arguments, **keywords)
                     answer = encode_checked_frame(["reply", value])
                 except Exception as error:
-                    await self._send(encode_frame(["failed", error_to_wire(error)]))
-                    if not is_answer(error):
+                    refused = is_answer(error)
+                    await self._send(encode_frame(["refused" if refused else "failed", error_to_wire(error)]))
+                    if not refused:
                         return error
                 else:
                     await self._send(answer)
