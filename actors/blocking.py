@@ -75,13 +75,16 @@ class BlockingRuntime:
         title: str = "",
         labels: Mapping[str, str] | None = None,
         parent: str | None = None,
-        origin: str | None = None,
+        created: int | None = None,
+        origin: Mapping[str, Any] | None = None,
         agent: str | None = None,
         seed: Iterable[Event] = (),
     ) -> BlockingSession:
         """Do as `Runtime.create_session`."""
         make = partial(self._runtime.create_session, key=key, cwd=cwd, title=title, labels=labels, parent=parent)
-        return BlockingSession(self._loop, self._loop.call(make, origin=origin, agent=agent, seed=seed))
+        return BlockingSession(
+            self._loop, self._loop.call(make, created=created, origin=origin, agent=agent, seed=seed)
+        )
 
     def open_session(self, id_or_key: str, *, create: bool = False, takeover: bool = False) -> BlockingSession:
         """Do as `Runtime.open_session`."""
@@ -137,9 +140,9 @@ class BlockingSession:
         """The numbers of the events that never will be stored, once ownership is lost."""
         return self._session.not_stored
 
-    def append(self, type: str, data: Mapping[str, Any], *, key: str | None = None) -> int:
+    def append(self, type: str, data: Mapping[str, Any], *, key: str | None = None, time: int | None = None) -> int:
         """Do as `Session.append`."""
-        return self._loop.call(self._session.append, type, data, key=key)
+        return self._loop.call(self._session.append, type, data, key=key, time=time)
 
     def flush(self) -> int:
         """Do as `Session.flush`."""
@@ -160,6 +163,10 @@ class BlockingSession:
     def tool_finished(self, id: str, output: Any, *, error: str | None = None) -> None:
         """Do as `Session.tool_finished`."""
         self._loop.call(self._session.tool_finished, id, output, error=error)
+
+    def set_parent(self, parent: str) -> None:
+        """Do as `Session.set_parent`."""
+        self._loop.call(self._session.set_parent, parent)
 
     def read(self, *, start: int = 0, last: int | None = None, limit: int = 1000) -> EventPage:
         """Do as `Session.read`."""

@@ -12,6 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import anyio
@@ -20,7 +21,6 @@ from turnkeeper.runtime.actors import without_interrupts
 from turnkeeper.runtime.frames import FrameError
 from turnkeeper.runtime.identity import own_identity
 from turnkeeper.storage.errors import NotFound, SessionBusy, StorageError, StoreRefused
-from turnkeeper.storage.reading import Reader
 from turnkeeper.storage.store import Durability
 
 from .background import Background
@@ -29,10 +29,11 @@ from .frame_socket import FrameSocket
 from .ids import new_token
 from .joining import Attachment, join
 from .link import Link, Request
+from .looking import read_page
 from .owned_stream import OwnedStream, copy_of
 from .protocol import OPEN, STATISTICS, WATCH
 from .reads import StoreReads
-from .records import Event, EventPage
+from .records import EventPage
 
 RETRY_SECONDS_FIRST = 0.01
 RETRY_SECONDS_MAX = 2.0
@@ -155,16 +156,8 @@ class Client:
     async def read(
         self, wanted: str, *, start: int = 0, last: int | None = None, stop: int | None = None, limit: int = 1000
     ) -> EventPage:
-        """Read durable events of the stream that an id, a unique prefix or a key names. Raises NotFound, Ambiguous."""
-
-        def look(reader: Reader) -> EventPage:
-            id = reader.resolve(wanted)
-            if last is not None:
-                page = reader.read_last(id, last)
-            else:
-                page = reader.read(id, start=start, stop=stop, limit=limit)
-            return EventPage(map(Event.from_stored, page.events), head=page.head, missing=page.missing)
-
+        """Read durable events as `looking.read_page` does, in a thread. Raises NotFound, Ambiguous."""
+        look = partial(read_page, wanted=wanted, start=start, last=last, stop=stop, limit=limit)
         return await self.reads.call(look)
 
     async def wait_change(self, stream: OwnedStream) -> None:

@@ -107,8 +107,11 @@ class TurnState:
     def closing(self, reason: Reason, error: BaseException | None = None) -> list[NewEvent]:
         """Give the events that close the open turn: a result for each unanswered call, in order, then its end.
 
-        The same state gives the same events, so that two who close after one crash write the same bytes.
+        None if no turn is open. The same state gives the same events, so that two who close after one crash write the
+        same bytes.
         """
+        if self.open_turn is None:
+            return []
         end: dict[str, Any] = {"turn": self.turn, "reason": reason}
         if error is not None:
             end["error"] = {"type": type(error).__name__, "message": _text_of(error)}

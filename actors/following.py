@@ -36,7 +36,7 @@ class Following:
         self._client = client
         self._ids = ids
         self._after = after
-        self._match_type = _matcher(types)
+        self._match_type = pattern_matcher(types)
         self._match_stream: Matcher | None = None
         self._found: deque[Event] = deque()
 
@@ -55,7 +55,7 @@ class Following:
         """Read the next piece of the journal, or wait for one."""
         client = self._client
         if self._match_stream is None:
-            self._match_stream = _matcher([await self._resolved(each) for each in self._ids])
+            self._match_stream = pattern_matcher([await self._resolved(each) for each in self._ids])
         if self._after is None:
             self._after = await client.next_position() - 1
         client.check()
@@ -85,7 +85,7 @@ class Following:
             raise
 
 
-def _matcher(patterns: Sequence[str]) -> Matcher:
+def pattern_matcher(patterns: Sequence[str]) -> Matcher:
     """Make the test whether a text fits one of the patterns, in which `*` stands for anything; none fit all."""
     if not patterns:
         return lambda text: True

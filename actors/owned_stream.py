@@ -160,7 +160,13 @@ class OwnedStream:
         self._link.request_flush(self)
 
     def patch(self, patch: Mapping[str, Any]) -> None:
-        """Change the summary together with the last line that was added; alone, if that one was sent already."""
+        """Change the summary together with the last line that was added; alone, if that one was sent already.
+
+        In a stream that has no line yet it goes into the header that the first one will bring.
+        """
+        if self.reservation is not None and self.is_settled:
+            self.reservation["create"].update(patch)
+            return
         marks = self._marks
         if marks and marks[-1][0] == self.head and marks[-1][2] is None:
             _, before, _ = marks.pop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from os import PathLike
 
 from turnkeeper.storage.errors import StoreRefused
@@ -27,7 +28,10 @@ def store_path(store: str | PathLike[str] | None = None) -> str:
 
 def default_store_path() -> str:
     """Give the path of the user's own store."""
-    home = os.environ.get("XDG_DATA_HOME") or os.path.join("~", ".local", "share")
+    if sys.platform == "darwin":
+        home = os.path.join("~", "Library", "Application Support")
+    else:
+        home = os.environ.get("XDG_DATA_HOME") or os.path.join("~", ".local", "share")
     return os.path.abspath(os.path.expanduser(os.path.join(home, "turnkeeper", "store")))
 
 

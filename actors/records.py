@@ -67,7 +67,8 @@ class SessionInfo:
     """One session in a list.
 
     `status` is derived: `active` has a living owner, `crashed` one that is gone without closing, `closed` none.
-    `events` is how many there are, `position` the last one's, `created` and `last_active` are in milliseconds.
+    `events` is how many there are, `position` the last one's, `created` and `last_active` are in milliseconds,
+    `origin` says where an imported one came from.
     """
 
     id: str
@@ -76,7 +77,7 @@ class SessionInfo:
     title: str
     cwd: str | None
     parent: str | None
-    origin: str | None
+    origin: dict[str, Any] | None
     agent: str | None
     labels: dict[str, str]
     events: int

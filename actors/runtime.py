@@ -20,7 +20,7 @@ from typing import Any
 
 import anyio
 
-from turnkeeper.runtime.actors import ActorRef, spawn_in_loop
+from turnkeeper.runtime.actors import ActorRef, spawn_in_loop, without_interrupts
 from turnkeeper.runtime.errors import register_error
 from turnkeeper.storage.errors import Exists, TooLarge
 from turnkeeper.storage.exact_json import encode_data
@@ -36,7 +36,7 @@ from .following import Following
 from .ids import new_session_id
 from .places import make_parents_of_default, store_path
 from .records import Event, EventPage, SessionInfo, Status
-from .session import Session, note_or_raise
+from .session import Session, ToolCall, Turn, note_or_raise
 from .session_opening import open_session
 
 HEADER_BYTES_MAX = PATCH_BYTES_MAX - 1024
@@ -66,13 +66,15 @@ class Runtime:
         title: str = "",
         labels: Mapping[str, str] | None = None,
         parent: str | None = None,
-        origin: str | None = None,
+        created: int | None = None,
+        origin: Mapping[str, Any] | None = None,
         agent: str | None = None,
         seed: Iterable[Event] = (),
     ) -> Session:
         """Make a session of a new, memorable id, owned by this process. Nothing is stored before its first event.
 
-        `key` is your own name for it; `seed` are events that it begins with.
+        `key` is your own name for it; `seed` are events that it begins with; `created` is in ms since 1970, now if
+        nothing is said, and `origin` says where an imported one came from.
 
         Raises:
             Exists: The key names another session. SessionBusy: The key is being taken by a living owner.
@@ -85,7 +87,8 @@ class Runtime:
             title=title,
             labels=dict(labels or {}),
             parent=None if parent is None else await self._resolve(parent),
-            origin=origin,
+            created=created,
+            origin=dict(origin or {}),
             agent=agent,
             seed=len(seeds),
         )
@@ -232,6 +235,7 @@ class RuntimeOpening:
     async def __aenter__(self) -> Runtime:
         if self._runtime is not None:
             raise RuntimeError("this runtime was entered before; call open_runtime again")
+        _protect_from_interrupts()
         path = store_path(self._store)
         make_parents_of_default(path)
         self._scope.__enter__()
@@ -275,6 +279,18 @@ def open_runtime(
     return RuntimeOpening(store, durability)
 
 
+def _protect_from_interrupts() -> None:
+    """Keep trio's KeyboardInterrupt out of the middle of our calls: it comes at a wait, where a cancellation would.
+
+    So an event that has a number is in the buffer, and an end that has begun isn't half done.
+    """
+    for function in (
+        *(Session.append, Session.flush, Session.aclose, Session.__aexit__),
+        *(Turn.__aenter__, Turn.__aexit__, ToolCall.__aenter__, ToolCall.__aexit__, RuntimeOpening.__aexit__),
+    ):
+        without_interrupts(function)
+
+
 async def _all(failures: list[Exception], endings: Sequence[Callable[[], Awaitable[object]]]) -> None:
     """Run the endings side by side, and keep what they raise."""
     if endings:
@@ -292,7 +308,7 @@ async def _collect(failures: list[Exception], ending: Callable[[], Awaitable[obj
 
 def _header(**given: Any) -> dict[str, Any]:
     """Make a new session's header of what is given."""
-    header = {"id": new_session_id(), "kind": "session", "created": time.time_ns() // 1_000_000}
+    header: dict[str, Any] = {"id": new_session_id(), "kind": "session", "created": time.time_ns() // 1_000_000}
     header |= {name: value for name, value in given.items() if value}
     size = len(encode_data("session's header", header))
     if size > HEADER_BYTES_MAX:

@@ -83,13 +83,15 @@ class Session:
         stream = self._stream
         return range(stream.acknowledged, stream.head) if stream.refusal is not None else range(0)
 
-    async def append(self, type: str, data: Mapping[str, Any], *, key: str | None = None) -> int:
+    async def append(
+        self, type: str, data: Mapping[str, Any], *, key: str | None = None, time: int | None = None
+    ) -> int:
         """Buffer an event and return its number.
 
         The order of events is the order of calls, and what `data` holds at the call is stored. Waits only while the
         buffer is full (then cancelling means that the event was not appended). With `key` the event is stored once:
         this waits until the store has answered, which it does with the old number where the key is known; cancelled,
-        the event may have been stored.
+        the event may have been stored. `time`, in ms since 1970, is for events that happened before; it orders nothing.
 
         Raises:
             InvalidValue, TooLarge: The data can't be stored; nothing was appended.
@@ -102,11 +104,13 @@ class Session:
         stream = self._stream
         if type == TURN_START and self._state.open_turn is not None:
             raise TurnOpen(self.id, self._state.open_turn)
+        if time is None:
+            time = time_ns() // 1_000_000
         if key is None and not self._queued and stream.takes_at_once:
-            line = encode_event(self.id, stream.head, time_ns() // 1_000_000, type, data)
+            line = encode_event(self.id, stream.head, time, type, data)
             return self._take_folded(line, type, data) if type in FOLDED else stream.add(line)
         stream.take_failure()
-        line = encode_event(self.id, 0, time_ns() // 1_000_000, type, data)
+        line = encode_event(self.id, 0, time, type, data)
         if key is None:
             return await self._append_in_turn(line, type)
         return await self._append_once(line, type, key)
@@ -166,6 +170,14 @@ class Session:
         """Append a call's result; as a late one if the call is not open (any more). Durable with the next flush."""
         result = {"id": id, "output": output} if error is None else {"id": id, "output": output, "error": error}
         await self.append(TOOL_FINISHED if id in self._state.calls else TOOL_LATE_RESULT, result)
+
+    async def set_parent(self, parent: str) -> None:
+        """Say which session, by its id, this one belongs to; durable when it returns. Raises as `flush` does."""
+        stream = self._stream
+        stream.take_failure()
+        stream.patch({"parent": parent})
+        self._client.link.request_flush(stream)
+        await self._wait_until(lambda: stream.is_settled)
 
     async def read(self, *, start: int = 0, last: int | None = None, limit: int = 1000) -> EventPage:
         """Read events from number `start` on, at most `limit`, or the `last` ones; those in the buffer too.
@@ -312,15 +324,21 @@ class Session:
             async with self._order:
                 await self._wait_until(lambda: not self._stream.barred)
                 if self._state.open_turn == seq:
-                    self._close_turn(reason, error)
+                    self.close_turn(reason, error)
             await self.flush()
         if scope.cancelled_caught:
             raise Failed(f"{self.id}: storing the turn's end took over {END_SECONDS_MAX:.0f} s")
 
-    def _close_turn(self, reason: Reason, error: BaseException | None = None, time: int | None = None) -> None:
+    def close_turn(self, reason: Reason, error: BaseException | None = None, time: int | None = None) -> bool:
+        """Append what closes the open turn, at once, and say whether there was one; `time` in ms.
+
+        Raises what keeps anything from being appended.
+        """
         self._stream.take_failure()
-        for type, data in self._state.closing(reason, error):
+        closing = self._state.closing(reason, error)
+        for type, data in closing:
             self._take(type, data, time)
+        return bool(closing)
 
     async def _end_call(self, id: str, error: str | None) -> None:
         with anyio.move_on_after(END_SECONDS_MAX, shield=True):
@@ -351,7 +369,7 @@ class Session:
         async with self._order:
             await self._wait_until(lambda: not stream.barred)
             if self._state.open_turn is not None:
-                self._close_turn("aborted")
+                self.close_turn("aborted")
             request = self._client.link.release(stream)
         if request is not None:
             await self._client.answered(request)

@@ -393,7 +393,10 @@ async def test_a_result_that_comes_after_the_turn_is_kept_as_a_late_one(runtime:
 
 
 async def test_what_a_killed_host_left_open_is_closed_once_by_the_next_opening(store: Path, runtime: Runtime) -> None:
-    """Turn and calls get their ends in order, at the last event's time; the opening after that has nothing to do."""
+    """Turn and calls get their ends in order, at the last event's time; the opening after that has nothing to do.
+
+    Before, looking shows the same closed form, without positions, and writes nothing.
+    """
     program = """
 import asyncio, sys
 from turnkeeper.actors.runtime import open_runtime
@@ -423,7 +426,10 @@ asyncio.run(main())
         assert [each.status for each in await runtime.sessions()] == ["active"]
         kill(host.pid)
         assert [(each.status, each.open_turn) for each in await runtime.sessions()] == [("crashed", True)]
-        before = await runtime.read(id)
+        shown = await runtime.read(id)
+        before = shown[:6]
+        assert [await runtime.read(id, last=2), await runtime.read(id, start=8)] == [shown[8:], shown[8:]]
+        assert (await runtime.read(id, limit=7), shown.head) == (shown[:7], 6)
         async with await runtime.open_session("job") as session:
             assert session.interrupted is not None
             assert session.interrupted.turn == 1
@@ -441,6 +447,9 @@ asyncio.run(main())
             (9, "turn/end", {"turn": 1, "reason": "interrupted"}),
         ]
         assert {event.time for event in page[len(before) :]} == {before[-1].time}
+        assert [(event.position, event.seq, event.data, event.time) for event in shown[6:]] == [
+            (0, event.seq, event.data, event.time) for event in page[6:]
+        ]
         async with await runtime.open_session(id) as session:
             assert session.interrupted is None
             assert session.head == len(page)

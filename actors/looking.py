@@ -1,0 +1,75 @@
+"""Looking at a stream without owning it: its events, in the closed form where its owner is gone. Nothing is written.
+
+What a crash left open is closed by the next opening, not by looking. Until then a look shows what that opening will
+append: the same events with the same numbers, without a position, as they aren't durable. No event loop is loaded.
+"""
+
+from __future__ import annotations
+
+from turnkeeper.storage.errors import Corrupt
+from turnkeeper.storage.reading import Reader
+from turnkeeper.storage.requests import StreamRow
+
+from .folding import TurnState
+from .records import Event, EventPage, status_of
+
+PAGE_EVENTS = 1000
+"""How many events of an open turn are held at a time while it is folded."""
+
+
+def read_page(
+    reader: Reader, wanted: str, *, start: int = 0, last: int | None = None, stop: int | None = None, limit: int = 1000
+) -> EventPage:
+    """Read events of the stream that an id, a unique prefix or a key names.
+
+    Gives those from `start` to `stop` (without it), at most `limit`, or the `last` ones. Raises NotFound, Ambiguous,
+    ValueError for a negative bound.
+    """
+    row = reader.row(wanted)
+    if min(start, limit, last or 0, stop or 0) < 0:
+        raise ValueError("bounds of a read are 0 or more")
+    # The end of an open turn costs a look at all of that turn, so it is made up only where it can be seen.
+    end = row.head if stop is None else stop
+    closing = closing_events(reader, row) if last is not None or start + limit > row.head >= end - 1 else []
+    if last is not None:
+        start, limit = max(0, row.head + len(closing) - last), last
+    page = reader.read(row.id, start=start, stop=stop, limit=limit)
+    shown = EventPage(map(Event.from_stored, page.events), head=page.head, missing=page.missing)
+    if page.head == row.head:
+        seen = [event for event in closing if event.seq >= start and (stop is None or event.seq < stop)]
+        shown += seen[: limit - len(shown)]
+    return shown
+
+
+def closing_events(reader: Reader, row: StreamRow) -> list[Event]:
+    """Give the events that the next opening will append; none where nothing is open, or a living owner has it."""
+    summary = row.summary
+    state = TurnState.from_summary(summary)
+    if state.open_turn is None or summary.get("damaged") or status_of(summary.get("owner")) == "active":
+        return []
+    try:
+        time = fold_open_turn(reader, row.id, row.head, state)
+    except Corrupt:
+        return []
+    closing = enumerate(state.closing("interrupted"), row.head)
+    return [Event(0, row.id, seq, type, data, time) for seq, (type, data) in closing]
+
+
+def fold_open_turn(reader: Reader, id: str, stop: int, state: TurnState) -> int:
+    """Fold the events from the open turn's start up to number `stop` into the state; give the last one's time, in ms.
+
+    Raises Corrupt if some of them can't be read.
+    """
+    time = 0
+    start = stop if state.open_turn is None else state.open_turn
+    while start < stop:
+        page = reader.read(id, start=start, stop=stop, limit=PAGE_EVENTS)
+        if page.missing:
+            gap = page.missing[0]
+            places = [(each.first, each.events) for each in page.missing]
+            raise Corrupt(id, gap.reason, gap.path, gap.offset, places)
+        for event in map(Event.from_stored, page.events):
+            state.fold(event.seq, event.type, event.data)
+            time = event.time
+        start += len(page.events)
+    return time
