@@ -77,7 +77,8 @@ class Node:
     ) -> None:
         self._path = path
         self._description = description
-        self._store_file = store_file
+        own = os.fstat(store_file), os.stat(protocol.NODE_SOCKET)
+        self._own_files = [(each.st_dev, each.st_ino) for each in own]
         self._listener = node_listener
         self._since = time.time_ns() // 1_000_000
         self._visitors: set[Visitor] = set()
@@ -128,20 +129,19 @@ class Node:
 
     async def _watch_store(self) -> None:
         """End when the store was removed, or others stand at its place: what is written here may be lost to all."""
-        socket_inode = os.stat(protocol.NODE_SOCKET).st_ino
         while True:
             await trio.sleep(LOOK_SECONDS)
-            if not self._stands(socket_inode):
+            if not self._stands():
                 self._end("the store was removed or replaced")
 
-    def _stands(self, socket_inode: int) -> bool:
-        own = os.fstat(self._store_file)
+    def _stands(self) -> bool:
+        """Say whether the directory still has a name, and in it the files that this node opened and made."""
         try:
-            found = os.stat(STORE_FILE)
-            same = (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
-            return same and os.stat(protocol.NODE_SOCKET).st_ino == socket_inode and os.stat(".").st_nlink > 0
-        except FileNotFoundError:
+            found = os.stat(STORE_FILE), os.stat(protocol.NODE_SOCKET)
+            is_linked = os.stat(".").st_nlink > 0
+        except OSError:
             return False
+        return is_linked and [(each.st_dev, each.st_ino) for each in found] == self._own_files
 
     async def _expect_a_client(self) -> None:
         """End when nobody has attached for a while: whoever started this node has died."""

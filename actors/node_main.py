@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from turnkeeper.storage.store import StoreDescription
 
 _BACKLOG = 4096
-_LOG_BYTES_MAX = 1024 * 1024
-"""A node.log longer than this is begun anew by the next node."""
+"""Connections that may wait to be accepted, as many as the system allows."""
 
 
 class Held(NamedTuple):
@@ -92,6 +91,7 @@ def _take_store(boot: dict[str, Any]) -> Held | None:
     """Make the store if that is wanted, take its lock and listen; None if another process holds the lock."""
     from turnkeeper.actors import protocol
     from turnkeeper.actors.errors import StoreMissing, VersionMismatch
+    from turnkeeper.actors.node_log import LOG_BYTES_MAX
     from turnkeeper.storage import store
 
     if boot["protocol"] != protocol.PROTOCOL:
@@ -108,7 +108,7 @@ def _take_store(boot: dict[str, Any]) -> Held | None:
     if os.fstat(store_file).st_size == 0 and not boot["create"]:
         raise StoreMissing(path, "a store was begun here and never finished; writing to it finishes it")
     description = store.finish(store_file, path, boot["durability"])
-    if os.fstat(2).st_size > _LOG_BYTES_MAX:
+    if os.fstat(2).st_size >= LOG_BYTES_MAX:
         os.ftruncate(2, 0)
     return Held(path, description, store_file, _listen(protocol.NODE_SOCKET), _listen(protocol.WRITER_SOCKET))
 
@@ -140,9 +140,19 @@ def _say(word: str) -> None:
     os.dup2(2, 1)
 
 
+def _allow_descriptors() -> None:
+    """Raise the limit of open files as far as this user may, for the writer too: each client costs the node two."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def _serve(held: Held) -> None:
     from turnkeeper.actors import launch
 
+    _allow_descriptors()
     # The writer's interpreter loads what it needs while this one does the same.
     writer = launch.start_writer(
         held.path,

@@ -1,0 +1,81 @@
+"""What clients may send to the writer: anything; what comes out is a request with the right types, or a FrameError."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnkeeper.actors.writer_requests import TEXT_LENGTH_MAX, appends_from_wire, number_of, opening_from_wire
+from turnkeeper.runtime.frames import FrameError
+from turnkeeper.storage.format import encode_patch
+from turnkeeper.storage.requests import Append
+
+OWNER = {"boot": "b", "pid": 1, "start": 2, "host": "h", "token": "t"}
+OPENING = {"op": "open", "id": 1, "wanted": "w", "owner": OWNER, "create": {"id": "new-1", "key": "k"}}
+APPEND: list[Any] = ["s", 1, 0, b"line\n", {"id": "s", "labels": {"a": [1, 2.5, None, True]}}, "key", True]
+
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=5)
+    | st.binary(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+def test_requests_are_read_field_by_field() -> None:
+    """An append becomes the journal's, an opening keeps nothing but what it needs."""
+    assert appends_from_wire([APPEND]) == [Append(*APPEND)]
+    opening = opening_from_wire({**OPENING, "owner": {**OWNER, "more": "x" * 10_000}, "takeover": True})
+    assert (opening.wanted, opening.owner, opening.takeover) == ("w", OWNER, True)
+    assert opening.header == {"id": "new-1", "key": "k"}
+
+
+@given(st.lists(st.integers(0, 6), max_size=2), plain)
+def test_an_append_with_anything_in_any_field_is_an_append_or_a_frame_error(places: list[int], value: Any) -> None:
+    """What is let through has the types that the journal relies on, and a patch that JSON can hold."""
+    entry: list[Any] = list(APPEND)
+    for place in places:
+        entry[place] = value
+    try:
+        (append,) = appends_from_wire([entry])
+    except FrameError:
+        return
+    assert (type(append.stream), type(append.epoch), type(append.first)) == (str, int, int)
+    assert (type(append.lines), type(append.create)) == (bytes, bool)
+    assert append.key is None or 0 < len(append.key) <= TEXT_LENGTH_MAX
+    assert append.patch is None or encode_patch(append.patch)
+
+
+@given(plain)
+def test_anything_in_place_of_appends_is_a_frame_error_or_no_appends(value: Any) -> None:
+    """An empty frame is none either."""
+    try:
+        assert appends_from_wire(value) == []
+    except FrameError:
+        assert value != []
+
+
+@given(st.sampled_from(["wanted", "owner", "create", "takeover"]), plain)
+def test_an_opening_with_anything_in_any_field_is_an_opening_or_a_frame_error(name: str, value: Any) -> None:
+    """What is let through can be looked up, granted and reserved."""
+    try:
+        opening = opening_from_wire({**OPENING, name: value})
+    except FrameError:
+        return
+    assert opening.wanted
+    assert opening.owner.keys() == OWNER.keys()
+    assert opening.header is None or opening.header["id"]
+
+
+@pytest.mark.parametrize("message", [{}, {"id": None}, {"id": True}, {"id": "1"}, {"id": 1.0}], ids=repr)
+def test_a_request_without_a_number_is_a_frame_error(message: dict[str, Any]) -> None:
+    """It couldn't be answered."""
+    with pytest.raises(FrameError):
+        number_of(message)
