@@ -51,10 +51,10 @@ _SUMMARY_FILTERS = ("key", "kind", "cwd", "title", "parent", "origin", "agent")
 class Runtime:
     """A store that this program has open. Make one with `open_runtime`; any task of its loop may use it."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, actors: Background) -> None:
         self._client = client
+        self._actors = actors
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-        self._actors: Background | None = None
         self._refs: list[ActorRef] = []
         self._is_closed = False
 
@@ -164,9 +164,6 @@ class Runtime:
         It is stopped, in order, when the runtime is left. One in a process opens the store itself if it wants it.
         """
         self.check()
-        if self._actors is None:
-            self._actors = Background()
-            await self._actors.open()
         if process:
             # Worker processes are multiprocessing's, which a host without any needn't import.
             from turnkeeper.runtime.worker import spawn_in_process
@@ -210,8 +207,7 @@ class Runtime:
         self._is_closed = True
         failures: list[Exception] = []
         await _all(failures, [ref.stop for ref in self._refs])
-        if self._actors is not None:
-            await _collect(failures, self._actors.aclose)
+        await _collect(failures, self._actors.aclose)
         await _all(failures, [session.aclose for session in list(self._sessions)])
         await _collect(failures, self._client.release_all)
         await _collect(failures, self._client.aclose)
@@ -240,7 +236,10 @@ class RuntimeOpening:
         make_parents_of_default(path)
         self._scope.__enter__()
         try:
-            self._runtime = Runtime(await Client.open(path, durability=self._durability))
+            client = await Client.open(path, durability=self._durability)
+            actors = Background()
+            await actors.open()
+            self._runtime = Runtime(client, actors)
         except BaseException:
             self._scope.__exit__(*sys.exc_info())
             raise

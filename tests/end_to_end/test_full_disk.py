@@ -1,0 +1,109 @@
+"""End to end: sessions on a disk that fills up, and gets space again."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from turnkeeper.actors.errors import Fenced, StoreFull
+from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.session import Session
+
+from ..served import SECONDS_MAX, wait_unserved
+
+pytestmark = [pytest.mark.anyio, pytest.mark.root]
+
+DISK_MEBIBYTES = 90
+BALLAST_BYTES = 40 * 1024 * 1024
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, hardly larger than the reserve that a store keeps."""
+    mounted = tmp_path / "disk"
+    mounted.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MEBIBYTES}m", "tmpfs", str(mounted)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+    yield mounted
+    wait_unserved(mounted / "store", SECONDS_MAX)
+    subprocess.run(["umount", str(mounted)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Take the disk's space, and return what takes it."""
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(BALLAST_BYTES))
+    return ballast
+
+
+async def say(session: Session, text: str) -> None:
+    """Append a message."""
+    await session.append("user/message", {"text": text})
+
+
+async def test_a_full_disk_is_told_and_loses_nothing(disk: Path) -> None:
+    """A flush raises StoreFull and the event stays in its place; with space again all is stored, without a restart."""
+    async with open_runtime(disk / "store") as runtime, await runtime.create_session() as session:
+        await say(session, "0")
+        await session.flush()
+        ballast = fill(disk)
+        await say(session, "1")
+        for _ in range(2):
+            with pytest.raises(StoreFull):
+                await session.flush()
+        await say(session, "2")
+        assert [event.data["text"] for event in await runtime.read(session.id)] == ["0"]
+        ballast.unlink()
+        await session.flush()
+        await say(session, "3")
+        await session.flush()
+        events = await runtime.read(session.id)
+        assert [(event.seq, event.data["text"]) for event in events] == [(n, str(n)) for n in range(4)]
+
+
+async def test_write_behind_tells_the_next_call_and_goes_on_trying(disk: Path) -> None:
+    """Nobody waited, so the next append is told, once; without any new event the rest is stored when space returns."""
+    async with open_runtime(disk / "store") as runtime, await runtime.create_session() as session:
+        await say(session, "0")
+        await session.flush()
+        ballast = fill(disk)
+        await say(session, "1")
+        with anyio.fail_after(SECONDS_MAX):
+            await wait_until_refused(session)
+        with pytest.raises(StoreFull):
+            await say(session, "refused at the call")
+        ballast.unlink()
+        following = runtime.follow(session.id, after=1)
+        with anyio.fail_after(SECONDS_MAX):
+            assert (await anext(following)).data == {"text": "1"}
+        assert session.head == 2
+
+
+async def wait_until_refused(session: Session) -> None:
+    """Wait for the writer's refusal, without asking the session anything that would be told of it."""
+    while not session._stream.failures:
+        await session._client.wait_change(session._stream)
+
+
+async def test_an_opening_that_a_full_disk_refuses_can_be_repeated(disk: Path) -> None:
+    """Ownership can't be stored, so it raises and changes nothing; with space again it succeeds and closes once."""
+    async with open_runtime(disk / "store") as runtime:
+        session = await runtime.create_session()
+        await session.append("turn/start", {})
+        await session.flush()
+        ballast = fill(disk)
+        with pytest.raises(StoreFull):
+            await runtime.open_session(session.id, takeover=True)
+        ballast.unlink()
+        with anyio.fail_after(SECONDS_MAX):
+            async with await runtime.open_session(session.id, takeover=True) as again:
+                assert again.interrupted is not None
+                assert [event.type for event in await again.read()] == ["turn/start", "turn/end"]
+                with pytest.raises(Fenced):
+                    await session.aclose()
