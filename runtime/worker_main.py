@@ -21,7 +21,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import trio
@@ -29,7 +29,7 @@ import trio
 from . import processes
 from .actors import handlers_of
 from .errors import error_to_wire, is_answer
-from .frames import FrameDecoder, FrameError, encode_checked_frame, encode_frame
+from .frames import FrameDecoder, encode_checked_frame, encode_frame
 
 READ_BYTES = 256 * 1024
 
@@ -125,15 +125,14 @@ class _Worker:
     """The actor's life in this process."""
 
     def __init__(self, connection: socket.socket, decoder: FrameDecoder) -> None:
-        self._connection = connection
+        self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(connection))
         self._decoder = decoder
+        self._entering, self._work = trio.CancelScope(), trio.CancelScope()
+        self._new_calls, self._calls = trio.open_memory_channel[list[Any]](1)
         self._exit_code = 0
 
     async def run(self, make: Callable[..., Any], arguments: list[Any]) -> int:
         """Live until the host says stop, the actor fails or somebody says SIGTERM; return the exit code."""
-        self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(self._connection))
-        self._work = trio.CancelScope()
-        self._new_calls, self._calls = trio.open_memory_channel[list[Any]](1)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._heed_terminate, nursery.cancel_scope)
             nursery.start_soon(self._receive)
@@ -147,9 +146,10 @@ class _Worker:
         try:
             actor = make(*arguments)
             async with AsyncExitStack() as stack:
-                if hasattr(actor, "__aenter__"):
-                    await stack.enter_async_context(actor)
-                await self._send(encode_frame(["started", sorted(handlers_of(type(actor)))]))
+                with self._entering:
+                    if hasattr(actor, "__aenter__"):
+                        await stack.enter_async_context(actor)
+                    await self._send(encode_frame(["started", sorted(handlers_of(type(actor)))]))
                 failure = await self._handle_calls(actor)
                 if failure is not None:
                     raise failure
@@ -176,21 +176,19 @@ class _Worker:
         return None
 
     async def _receive(self) -> None:
-        """Take what the host says until it says no more; that it has gone is a stop, too."""
-        try:
+        """Take what the host says. When it says nothing more it is gone, and that is the lifeline's affair."""
+        with suppress(trio.BrokenResourceError):
             async for content in self._stream:
                 for kind, *rest in self._decoder.feed(content):
                     if kind == "call":
                         self._new_calls.send_nowait(rest)
                     else:
                         self._stop(*rest)
-        except (trio.BrokenResourceError, FrameError):
-            pass
-        self._stop(now=True)
 
     def _stop(self, now: bool) -> None:
         self._new_calls.close()
         if now:
+            self._entering.cancel()
             self._work.cancel()
 
     async def _send(self, frame: bytes) -> None:

@@ -325,8 +325,8 @@ async def test_a_worker_that_is_not_ready_in_time_is_killed(group: TaskGroup, tm
         "time.sleep(600)\n"
     )
     target = write_module(tmp_path, "slow", source) + ":Any"
-    with pytest.raises(WorkerStartError, match=r"slow:Any was not ready within 2.5 s$|last words") as caught:
-        await spawn_in_process(group, target, ready_seconds=2.5)
+    with pytest.raises(WorkerStartError, match=r"slow:Any was not ready within 1.5 s$|last words") as caught:
+        await spawn_in_process(group, target, ready_seconds=1.5)
     assert caught.value.words == "loading\n"
     assert process_state(int(lines(mark)[0])) == "gone"
 
