@@ -11,19 +11,22 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
 import os
+import struct
 import sys
 from typing import Protocol
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
+_FS_IOC_GETVERSION = 0x80087601  # <linux/fs.h>, for a long of 8 bytes
 
 
 class FileSystem(Protocol):
     """What the journal needs of a disk. Handles are integers; paths are relative to the store."""
 
-    root: str
-
+    def path(self, relative: str) -> str: ...
+    def identity(self, path: str) -> tuple[int, int, int]: ...
     def open(self, path: str, *, write: bool = False, create: bool = False) -> int: ...
     def close(self, handle: int) -> None: ...
     def size(self, handle: int) -> int: ...
@@ -53,8 +56,22 @@ class LocalFileSystem:
         self.root = root
 
     def path(self, relative: str) -> str:
-        """Give the path of a name in the store."""
+        """Give the path of a name in the store, for the one part of it that is read by others: the index."""
         return f"{self.root}/{relative}"
+
+    def identity(self, path: str) -> tuple[int, int, int]:
+        """Give a file's device, inode, and the inode's generation (0 where the file system has none)."""
+        descriptor = os.open(self.path(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            found = os.fstat(descriptor)
+            generation = 0
+            if sys.platform == "linux":
+                with contextlib.suppress(OSError):
+                    answer = fcntl.ioctl(descriptor, _FS_IOC_GETVERSION, b"\0" * 8)
+                    generation = struct.unpack("<q", answer)[0] & 0xFFFFFFFF
+            return found.st_dev, found.st_ino, generation
+        finally:
+            os.close(descriptor)
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> int:
         """Open a file to read, or to read and write; `create` makes it and refuses one that is there."""
@@ -150,6 +167,15 @@ class LocalFileSystem:
         return state.f_bavail * state.f_frsize
 
 
+def read_whole_file(fs: FileSystem, path: str) -> bytes:
+    """Read a small file. Raises OSError."""
+    handle = fs.open(path)
+    try:
+        return fs.read(handle, 0, fs.size(handle))
+    finally:
+        fs.close(handle)
+
+
 def write_whole_file(fs: FileSystem, path: str, content: bytes) -> None:
     """Write a small file so that after any crash either the old or the new content is there, and durable."""
     temporary = f"{path}.tmp"
@@ -166,8 +192,6 @@ def write_whole_file(fs: FileSystem, path: str, content: bytes) -> None:
 
 def _sync(handle: int) -> None:
     if sys.platform == "darwin":
-        import fcntl
-
         fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
     else:
         os.fdatasync(handle)

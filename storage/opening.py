@@ -85,7 +85,7 @@ class _Opening:
         for directory in (JOURNAL_DIRECTORY, INDEX_DIRECTORY):
             fs.make_directory(directory)
         self._remove_temporary()
-        judgement = judge_index(fs.root, self._store, self._boot, distrust=distrust)
+        judgement = judge_index(fs, self._store, self._boot, distrust=distrust)
         record = judgement.record if judgement.trusted else None
         if record is None:
             directory = f"{INDEX_DIRECTORY}/{secrets.token_hex(8)}"
@@ -96,7 +96,7 @@ class _Opening:
             if record.state == "clean":
                 record = with_state(record, "open", self._boot, None)
                 write_index_record(fs, record)
-        index = Index.open_writable(fs_path(fs, directory))
+        index = Index.open_writable(fs.path(directory))
         try:
             return self._go_on(index, directory, record, judgement.witness, judgement.machine_went_down)
         except BaseException:
@@ -209,7 +209,7 @@ class _Opening:
         indexed = index.indexed
         if indexed is not None and indexed.batch and (witness is None or witness.batch < indexed.batch):
             witness = Witness(indexed.batch, indexed.h, indexed.next_position)
-        record = record_of(self._fs.root, directory, self._store, self._boot, "open", witness)
+        record = record_of(self._fs, directory, self._store, self._boot, "open", witness)
         write_index_record(self._fs, record)
         for name in self._fs.names(INDEX_DIRECTORY):
             if f"{INDEX_DIRECTORY}/{name}" != directory:
@@ -239,8 +239,3 @@ def create_segment(fs: FileSystem, store: str, number: int, first: int) -> Activ
         fs.remove(temporary)
         raise
     return ActiveSegment(number, handle, len(line), FILLING_AHEAD_BYTES, h)
-
-
-def fs_path(fs: FileSystem, relative: str) -> str:
-    """Give the path by which LMDB opens a directory of the store."""
-    return f"{fs.root}/{relative}"

@@ -273,7 +273,7 @@ def open_reader(root: str, served_index: str | None = None) -> Reader:
         fs, store = files.enter_context(store_files(root))
         if served_index is None:
             return _open_unserved(root, fs, store, files)
-        index = files.enter_context(shared_index(f"{fs.root}/{served_index}"))
+        index = files.enter_context(shared_index(fs.path(served_index)))
         return Reader(root, index, fs, files.pop_all())
     raise AssertionError
 
@@ -290,10 +290,10 @@ def store_files(root: str) -> Iterator[tuple[LocalFileSystem, str]]:
 
 
 def _open_unserved(root: str, fs: LocalFileSystem, store: str, files: ExitStack) -> Reader:
-    judgement = judge_index(fs.root, store, "")
+    judgement = judge_index(fs, store, "")
     record = judgement.record
     if judgement.trusted and record is not None and record.state == "clean":
-        index = Index.open_readable(f"{fs.root}/{record.directory}", lock=False)
+        index = Index.open_readable(fs.path(record.directory), lock=False)
         files.callback(index.close)
         return Reader(root, index, fs, files.pop_all())
     index = Index.in_memory()

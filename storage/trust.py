@@ -11,20 +11,14 @@ process that maps them. The witness counts whatever becomes of the index: it was
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-import os
 import re
-import struct
-import sys
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from .filesystem import FileSystem, write_whole_file
+from .filesystem import FileSystem, read_whole_file, write_whole_file
 
 INDEX_FILE = "index.json"
-_FS_IOC_GETVERSION = 0x80087601
 _DIRECTORY = re.compile(r"index/[0-9a-f]+\Z")
 
 
@@ -66,11 +60,10 @@ class Judgement:
         return None if self.record is None else self.record.witness
 
 
-def read_index_record(root: str) -> IndexRecord | None:
+def read_index_record(fs: FileSystem) -> IndexRecord | None:
     """Read index.json; None where it is missing or isn't one."""
     try:
-        with open(f"{root}/{INDEX_FILE}", "rb") as file:
-            fields: dict[str, Any] = json.loads(file.read())
+        fields: dict[str, Any] = json.loads(read_whole_file(fs, INDEX_FILE))
         witness = fields["witness"]
         directory = str(fields["directory"])
         if not _DIRECTORY.match(directory):
@@ -96,9 +89,11 @@ def write_index_record(fs: FileSystem, record: IndexRecord) -> None:
     write_whole_file(fs, INDEX_FILE, json.dumps(asdict(record)).encode() + b"\n")
 
 
-def record_of(root: str, directory: str, store: str, boot: str, state: str, witness: Witness | None) -> IndexRecord:
+def record_of(
+    fs: FileSystem, directory: str, store: str, boot: str, state: str, witness: Witness | None
+) -> IndexRecord:
     """Describe the index in `directory` as it lies there now."""
-    dev, ino, gen = _data_identity(f"{root}/{directory}/data.mdb")
+    dev, ino, gen = fs.identity(f"{directory}/data.mdb")
     return IndexRecord(directory, store, boot, dev, ino, gen, state, witness)
 
 
@@ -107,19 +102,19 @@ def with_state(record: IndexRecord, state: str, boot: str, witness: Witness | No
     return replace(record, state=state, boot=boot, witness=witness or record.witness)
 
 
-def judge_index(root: str, store: str, boot: str, *, distrust: bool = False) -> Judgement:
+def judge_index(fs: FileSystem, store: str, boot: str, *, distrust: bool = False) -> Judgement:
     """Decide whether the index that index.json names may be opened.
 
     `distrust` is the supervisor's word that the last writer died of SIGBUS, SIGSEGV or SIGABRT.
     """
-    record = read_index_record(root)
+    record = read_index_record(fs)
     if record is None:
         return Judgement(False, "index.json is missing or damaged", None, False)
     if record.store != store:
         return Judgement(False, "it is another store's", None, False)
     went_down = record.boot != boot
     try:
-        identity = _data_identity(f"{root}/{record.directory}/data.mdb")
+        identity = fs.identity(f"{record.directory}/data.mdb")
     except OSError:
         identity = None
     if identity is None:
@@ -133,18 +128,3 @@ def judge_index(root: str, store: str, boot: str, *, distrust: bool = False) -> 
     else:
         return Judgement(True, "", record, went_down)
     return Judgement(False, why, record, went_down)
-
-
-def _data_identity(path: str) -> tuple[int, int, int]:
-    """Give device, inode and the inode's generation (0 where the file system has none)."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        found = os.fstat(descriptor)
-        generation = 0
-        if sys.platform == "linux":
-            with contextlib.suppress(OSError):
-                answer = fcntl.ioctl(descriptor, _FS_IOC_GETVERSION, b"\0" * 8)
-                generation = struct.unpack("<q", answer)[0] & 0xFFFFFFFF
-        return found.st_dev, found.st_ino, generation
-    finally:
-        os.close(descriptor)

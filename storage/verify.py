@@ -105,16 +105,16 @@ class _Verifier:
     ) -> tuple[Index | None, Indexed | None, Witness | None]:
         """Open the index that may be trusted; say why there is none."""
         if served_index is not None:
-            index = open_indexes.enter_context(shared_index(f"{self._fs.root}/{served_index}"))
+            index = open_indexes.enter_context(shared_index(self._fs.path(served_index)))
             with index.reading() as snapshot:
                 last = index.read_indexed(snapshot)
             witness = None if last is None else Witness(last.batch, last.h, last.next_position)
             return index, last, witness
-        judgement = judge_index(self._fs.root, self._store, "")
+        judgement = judge_index(self._fs, self._store, "")
         record = judgement.record
         if judgement.trusted and record is not None and record.state == "clean":
             try:
-                index = Index.open_readable(f"{self._fs.root}/{record.directory}", lock=False)
+                index = Index.open_readable(self._fs.path(record.directory), lock=False)
             except Failed as error:
                 self._found.index_ok, self._found.index_why = False, str(error)
                 return None, None, record.witness

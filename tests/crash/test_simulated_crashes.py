@@ -1,0 +1,283 @@
+"""The journal on a simulated disk that loses any part of what wasn't synced, at any operation of small programs."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from turnkeeper.storage import journal as journal_module
+from turnkeeper.storage import store
+from turnkeeper.storage.errors import Conflict, StoreFull
+from turnkeeper.storage.journal import Journal
+from turnkeeper.storage.reading import Reader
+from turnkeeper.storage.requests import Append, Appended, Grant, Granted
+
+from ..simulated_disk import Death, SimulatedDisk
+from ..stores import create, event, owner
+
+STREAMS = ("a", "b", "c")
+
+
+@pytest.fixture(autouse=True)
+def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments of some batches, filling of two pages."""
+    monkeypatch.setattr(journal_module, "SEGMENT_BYTES", 12_000)
+    for module in ("turnkeeper.storage.journal", "turnkeeper.storage.opening"):
+        monkeypatch.setattr(f"{module}.FILLING_AHEAD_BYTES", 8192)
+    monkeypatch.setattr(journal_module, "FILLING_STEP_BYTES", 8192)
+
+
+class Machine:
+    """A store on a simulated disk, its clients, and what they were told: for programs with crashes at any operation."""
+
+    def __init__(self, path: Path, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.path = path
+        store.make_directory(str(path))
+        descriptor = store.open_store_file(str(path), create=True)
+        store.finish(descriptor, str(path))
+        os.close(descriptor)
+        self.disk = SimulatedDisk(path)
+        self.boot = 1
+        self.journal: Journal | None = None
+        self.crashes = 0
+        self.sent: dict[str, list[bytes]] = {stream: [] for stream in STREAMS}
+        self.acknowledged: dict[str, int] = dict.fromkeys(STREAMS, 0)
+        self.epochs: dict[str, int] = dict.fromkeys(STREAMS, 1)
+
+    # -- what happens
+
+    def opened(self) -> Journal:
+        """Give the open journal."""
+        if self.journal is None:
+            self.journal = Journal.open(
+                str(self.path), boot=f"boot {self.boot}", is_gone=lambda who: True, holder={}, fs=self.disk
+            )
+            kinds = {finding.kind for finding in self.journal.report.findings}
+            assert kinds <= {"torn tail"}, self.journal.report.findings
+        return self.journal
+
+    def do(self, step: str) -> None:
+        """Do one step of a program; a death in it leaves no journal open."""
+        try:
+            getattr(self, step)()
+        except Death:
+            self.disk.fail_at = 0
+            self.let_go()
+            raise
+
+    def append(self) -> None:
+        """Let each client number and keep some more lines."""
+        for stream in STREAMS:
+            for _ in range(self.rng.randrange(3)):
+                seq = len(self.sent[stream])
+                self.sent[stream].append(event(stream, seq, "x" * self.rng.randrange(1, 1200)))
+
+    def commit(self) -> None:
+        """Send everything unacknowledged, as one commit."""
+        journal = self.opened()
+        requests = [request for stream in STREAMS for request in self._unacknowledged(stream)]
+        for request, answer in zip(requests, journal.commit(requests), strict=True):
+            if isinstance(answer, Appended):
+                self.acknowledged[request.stream] = max(self.acknowledged[request.stream], answer.head)
+            else:
+                assert isinstance(answer, StoreFull | Conflict), answer
+        journal.between_commits()
+
+    def _unacknowledged(self, stream: str) -> list[Append]:
+        lines = self.sent[stream][self.acknowledged[stream] :]
+        if not lines:
+            return []
+        if self.acknowledged[stream] == 0:
+            return [create(stream, b"".join(lines))]
+        return [Append(stream, self.epochs[stream], self.acknowledged[stream], b"".join(lines))]
+
+    def roll(self) -> None:
+        """Go on in a new segment at once."""
+        journal = self.opened()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(journal_module, "SEGMENT_BYTES", 0)
+            journal.between_commits()
+
+    def seal(self) -> None:
+        """Cut what was retired."""
+        self.opened().between_commits()
+
+    def take(self) -> None:
+        """Give a stream to a new owner, if it has anything."""
+        journal = self.opened()
+        if self.acknowledged["a"]:
+            (answer,) = journal.commit([Grant("a", owner("next"))])
+            if isinstance(answer, Granted):
+                assert answer.epoch > self.epochs["a"]
+                assert answer.head >= self.acknowledged["a"]
+                # The new owner goes on from the head that it is told; what the old one hadn't heard of stays as it is.
+                self._adopt("a", answer.head)
+                self.epochs["a"] = answer.epoch
+
+    def _adopt(self, stream: str, head: int) -> None:
+        assert head <= len(self.sent[stream])
+        del self.sent[stream][head:]
+        self.acknowledged[stream] = head
+
+    def close(self) -> None:
+        """Close cleanly."""
+        self.opened().close()
+        self.journal = None
+        self.disk.close_all()
+
+    def kill(self) -> None:
+        """The process dies; what it wrote stays in the page cache."""
+        self.let_go()
+
+    def rebuild(self) -> None:
+        """The index is lost."""
+        self.let_go()
+        self.disk.remove("index.json")
+
+    def let_go(self) -> None:
+        """End the process: nothing more is written."""
+        journal, self.journal = self.journal, None
+        if journal is not None:
+            journal._failed = True
+            journal.close()
+        self.disk.close_all()
+
+    def crash(self, choose: Callable[[str, int], str] | None = None) -> None:
+        """End the machine."""
+        self.let_go()
+        self.disk.crash(self.rng, choose)
+        self.boot += 1
+        self.crashes += 1
+
+    # -- what must hold
+
+    def check(self) -> None:
+        """Everything acknowledged is there, in order, once; what is there beyond was sent so."""
+        journal = self.opened()
+        with journal._index.reading() as snapshot:
+            known = journal._index.streams_beginning(snapshot, "", 100)
+        with contextlib.closing(Reader(str(self.path), journal._index, self.disk, contextlib.ExitStack())) as reader:
+            for stream in STREAMS:
+                if stream not in known:
+                    assert self.acknowledged[stream] == 0
+                    continue
+                page = reader.read(stream, limit=100_000)
+                found = [stored.line + b"\n" for stored in page.events]
+                assert page.missing == []
+                assert len(found) >= self.acknowledged[stream], (stream, len(found), self.acknowledged)
+                assert found == self.sent[stream][: len(found)]
+
+
+def _run_random(path: Path, seed: int, steps: int) -> int:
+    """Run one random program with several crashes; give how many there were."""
+    machine = Machine(path, seed)
+    rng = machine.rng
+    for _ in range(steps):
+        step = rng.choice(("append", "commit", "commit", "commit", "roll", "seal", "take", "close", "kill", "rebuild"))
+        if rng.random() < 0.4:
+            machine.disk.fail_at = machine.disk.operations + rng.randrange(1, 14)
+        try:
+            machine.do(step)
+        except Death:
+            if rng.random() < 0.8:
+                machine.crash()
+        machine.disk.fail_at = 0
+        if rng.random() < 0.1:
+            machine.crash()
+        machine.check()
+    machine.let_go()
+    return machine.crashes
+
+
+def test_random_programs_survive_crashes_that_keep_any_part_of_what_was_not_synced(memory_path: Path) -> None:
+    """Some hundred crashes in every test run; the seed of a failure is in its directory's name."""
+    crashes = 0
+    for seed in range(60):
+        crashes += _run_random(memory_path / f"seed-{seed}", seed, steps=30)
+    assert crashes > 150
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_a_hundred_thousand_crashes(memory_path: Path) -> None:
+    """The long form: programs until 100,000 crashes were survived."""
+    crashes = seed = 0
+    while crashes < 100_000:
+        seed += 1
+        path = memory_path / "store"
+        crashes += _run_random(path, seed, steps=120)
+        shutil.rmtree(path)
+
+
+STEPS = ("append", "commit", "roll", "seal", "close", "rebuild")
+
+
+def _keepings(machine: Machine) -> Iterator[tuple[str, Callable[[str, int], str]]]:
+    """Give what a crash may keep: nothing, everything, and each single dirty page."""
+    yield "nothing", lambda name, page: "old"
+    yield "everything", lambda name, page: "new"
+    dirty = [(name, page) for name, file in machine.disk._names.items() for page in sorted(file.dirty)]
+    for wanted in dirty:
+        yield f"only {wanted}", lambda name, page, wanted=wanted: "new" if (name, page) == wanted else "old"  # type: ignore[misc]
+
+
+def _run_exhaustive(path: Path, length: int, every: int) -> int:
+    """Run each program of `length` steps with a crash at each operation, keeping nothing, all, or one page."""
+    crashes = programs = 0
+    for program in itertools.product(STEPS, repeat=length):
+        if program.count("commit") == 0:
+            continue
+        programs += 1
+        if programs % every:
+            continue
+        operation = 0
+        done = False
+        while not done:
+            operation += 1
+            keeping = 0
+            while True:
+                machine = Machine(path / f"{programs}-{operation}-{keeping}", seed=7)
+                machine.append()
+                machine.do("commit")
+                machine.disk.fail_at = machine.disk.operations + operation
+                done = True
+                try:
+                    for step in program:
+                        machine.do(step)
+                except Death:
+                    done = False
+                machine.let_go()
+                keepings = list(_keepings(machine))
+                machine.crash(keepings[keeping][1])
+                machine.check()
+                machine.append()
+                machine.do("commit")
+                machine.check()
+                machine.let_go()
+                crashes += 1
+                keeping += 1
+                if keeping >= len(keepings):
+                    break
+    return crashes
+
+
+def test_small_programs_survive_a_crash_at_each_operation(memory_path: Path) -> None:
+    """Every program of one step, and a share of those of two, with a crash at each of their operations."""
+    assert _run_exhaustive(memory_path, 1, 1) > 10
+    assert _run_exhaustive(memory_path, 2, 5) > 20
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_all_small_programs_survive_a_crash_at_each_operation(memory_path: Path) -> None:
+    """Every program of up to three steps."""
+    for length in (2, 3):
+        assert _run_exhaustive(memory_path, length, 1) > 1000
