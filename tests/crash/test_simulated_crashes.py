@@ -244,6 +244,7 @@ def _run_exhaustive(path: Path, length: int, every: int) -> int:
             operation += 1
             keeping = 0
             while True:
+                path.mkdir(exist_ok=True)
                 machine = Machine(path / f"{programs}-{operation}-{keeping}", seed=7)
                 machine.append()
                 machine.do("commit")
@@ -254,6 +255,7 @@ def _run_exhaustive(path: Path, length: int, every: int) -> int:
                         machine.do(step)
                 except Death:
                     done = False
+                machine.disk.fail_at = 0
                 machine.let_go()
                 keepings = list(_keepings(machine))
                 machine.crash(keepings[keeping][1])
@@ -270,14 +272,14 @@ def _run_exhaustive(path: Path, length: int, every: int) -> int:
 
 
 def test_small_programs_survive_a_crash_at_each_operation(memory_path: Path) -> None:
-    """Every program of one step, and a share of those of two, with a crash at each of their operations."""
-    assert _run_exhaustive(memory_path, 1, 1) > 10
-    assert _run_exhaustive(memory_path, 2, 5) > 20
+    """Every program of two steps, and a share of those of three, with a crash at each of their operations."""
+    assert _run_exhaustive(memory_path / "two", 2, 1) > 50
+    assert _run_exhaustive(memory_path / "three", 3, 11) > 50
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_all_small_programs_survive_a_crash_at_each_operation(memory_path: Path) -> None:
-    """Every program of up to three steps."""
-    for length in (2, 3):
-        assert _run_exhaustive(memory_path, length, 1) > 1000
+    """Every program of three and four steps."""
+    for length in (3, 4):
+        assert _run_exhaustive(memory_path / str(length), length, 1) > 1000
