@@ -45,8 +45,12 @@ class SimulatedFile:
         self.dirty.update(range(offset // PAGE, (end - 1) // PAGE + 1))
 
     def sync(self) -> None:
-        """Make everything durable."""
-        self.durable[:] = self.content
+        """Make what is dirty durable; pages whose write failed before stay as the disk has them."""
+        if len(self.durable) < len(self.content):
+            self.durable.extend(bytes(len(self.content) - len(self.durable)))
+        del self.durable[len(self.content) :]
+        for page in self.dirty:
+            self.durable[page * PAGE : (page + 1) * PAGE] = self.content[page * PAGE : (page + 1) * PAGE]
         self.dirty.clear()
 
     def crash(self, name: str, choose: Chooser, rng: random.Random) -> None:
@@ -69,12 +73,16 @@ class SimulatedFile:
 
 
 class SimulatedDisk:
-    """A file system for one store. `fail_at` is the number of the operation at which the process dies, 0 for never."""
+    """A file system for one store. `fail_at` is the number of the operation at which the process dies, 0 for never.
+
+    With `sync_fails`, that operation fails with EIO instead if it is a sync, and its pages count as clean from then on.
+    """
 
     def __init__(self, index_root: Path) -> None:
         self.index_root = index_root
         self.operations = 0
         self.fail_at = 0
+        self.sync_fails = False
         self.free = 1 << 40
         self._names: dict[str, SimulatedFile] = {}
         self._durable_names: dict[str, SimulatedFile] = {}
@@ -151,7 +159,11 @@ class SimulatedDisk:
         self._handles[handle].write(offset, content)
 
     def sync(self, handle: int) -> None:
-        """Sync a file."""
+        """Sync a file; after a failure its pages aren't tried again, as Linux does it."""
+        if self.sync_fails and self.operations + 1 == self.fail_at:
+            self.operations += 1
+            self._handles[handle].dirty.clear()
+            raise OSError(errno.EIO, "injected")
         self._step()
         self._handles[handle].sync()
 
