@@ -10,6 +10,7 @@ the worker dies.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import socket
@@ -18,7 +19,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from multiprocessing import spawn
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -339,18 +340,18 @@ def _launch(order: _StartOrder) -> tuple[_Worker, bytes]:
         raise OSError("this program is frozen into one file, and there is no Python to start")
     command = spawn.get_command_line()
     interpreter = command[: command.index("-c")]
-    with contextlib.ExitStack() as undo:
+    with _duplicate(2) as stderr, contextlib.ExitStack() as undo:
         connection, workers = socket.socketpair()
         undo.callback(connection.close)
         words = os.memfd_create("last words")
         undo.callback(os.close, words)
-        with workers, os.fdopen(_duplicate_of_stderr(), "wb") as stderr:
+        with workers, _duplicate(workers.fileno()) as theirs:
             popen = subprocess.Popen(
                 [*interpreter, "-P", "-c", _BEGIN],
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stderr=words,
-                pass_fds=(workers.fileno(), stderr.fileno()),
+                pass_fds=(theirs.fileno(), stderr.fileno()),
                 start_new_session=True,
             )
             start = {
@@ -358,18 +359,21 @@ def _launch(order: _StartOrder) -> tuple[_Worker, bytes]:
                 "argv": sys.argv,
                 "main": order.main,
                 "host": os.getpid(),
-                "socket": workers.fileno(),
+                "socket": theirs.fileno(),
                 "stderr": stderr.fileno(),
             }
         undo.pop_all()
     return _Worker(ChildProcess(popen), connection, words), json.dumps(start).encode() + b"\n"
 
 
-def _duplicate_of_stderr() -> int:
+def _duplicate(descriptor: int) -> IO[bytes]:
+    """Duplicate it to a number that no standard stream of the child takes; a closed one as one that swallows all."""
     try:
-        return os.dup(2)
-    except OSError:  # a host without a standard error
-        return os.open(os.devnull, os.O_WRONLY)
+        number = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    except OSError:
+        with open(os.devnull, "wb", buffering=0) as nothing:
+            number = fcntl.fcntl(nothing.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)
+    return os.fdopen(number, "wb", buffering=0)
 
 
 def _import_failure(target: str, content: Mapping[str, Any]) -> Exception:

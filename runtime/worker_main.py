@@ -71,14 +71,17 @@ def _take_lifeline() -> int:
 
 
 def _end_with_host(lifeline: int, host: int) -> None:
-    # The pidfd beside the pipe: a child forked by the host keeps the other end of the pipe open.
-    pidfd = processes.open_pidfd(host)
-    if pidfd is not None and os.getppid() == host:
-        host_is_gone = select.poll()
-        host_is_gone.register(lifeline, 0)  # its end is always told
-        host_is_gone.register(pidfd, select.POLLIN)
-        host_is_gone.poll()
-    os.killpg(os.getpgrp(), signal.SIGKILL)
+    try:
+        # The pidfd beside the pipe: a child forked by the host keeps the other end of the pipe open.
+        pidfd = processes.open_pidfd(host)
+        if pidfd is not None and os.getppid() == host:
+            host_is_gone = select.poll()
+            host_is_gone.register(lifeline, 0)  # its end is always told
+            host_is_gone.register(pidfd, select.POLLIN)
+            host_is_gone.poll()
+    finally:
+        # Even if it can't be watched: no worker may outlive its host.
+        os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def _read_first(connection: socket.socket, decoder: FrameDecoder) -> Any:
@@ -118,7 +121,8 @@ def _return_stderr(own: int) -> None:
     os.dup2(own, 2, inheritable=True)
     os.close(own)
     if said:
-        os.write(2, said)
+        with suppress(OSError):  # nobody reads the host's, or its disk is full
+            os.write(2, said)
 
 
 class _Worker:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import anyio
 import pytest
+import trio
 from anyio.abc import TaskGroup
 
 from turnkeeper.runtime.actors import ActorEnd, ActorRef, spawn_in_loop
@@ -371,3 +372,21 @@ async def test_an_error_on_the_way_out_of_a_cancelled_group_leaves_through_it(sp
     with anyio.fail_after(DEADLINE_SECONDS), pytest.raises(ExceptionGroup) as caught:
         await cancel_around_an_actor()
     assert [type(error) for error in caught.value.exceptions] in ([Mishap], [ActorError])
+
+
+# -- Interrupts
+
+
+class Watcher:
+    """Tells whether trio would raise KeyboardInterrupt right here."""
+
+    async def interruptible(self) -> bool:
+        """Ask trio."""
+        return not trio.lowlevel.currently_ki_protected()
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_no_interrupt_is_raised_inside_an_actor(group: TaskGroup) -> None:
+    """Under trio Ctrl-C is raised in the main task, where the program's own blocks end its actors in order."""
+    watcher = await spawn_in_loop(group, Watcher)
+    assert await watcher.ask("interruptible") is False
