@@ -8,6 +8,9 @@ adds nothing. Two keys can meet with different content, always about something t
 
 Whoever stores the events then finds the key taken by other content. It appends `otherwise` if the event has one (the
 real result, as `tool/late-result`) and else nothing: what is stored stays true, calls and turns stay paired.
+
+Exchanges are numbered from 1, in the `turn` of their `turn/start` and `turn/end`, so those that a session has already
+can be told by their number as well.
 """
 
 from __future__ import annotations

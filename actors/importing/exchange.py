@@ -10,11 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeGuard
 
+from ..folding import (
+    TOOL_FINISHED,
+    TOOL_LATE_RESULT,
+    TOOL_OUTCOME_UNKNOWN,
+    TOOL_STARTED,
+    TURN_END,
+    TURN_START,
+    unanswered,
+)
 from .drafts import ImportedEvent
 from .prints import Prints, fingerprint
-
-TOOL_OUTCOME_UNKNOWN = "TOOL_OUTCOME_UNKNOWN"
-"""The error of a call whose result never came: its body may have run."""
 
 TOOL_FAILED = "TOOL_FAILED"
 """The error of a call whose result says that it failed; the output says how."""
@@ -43,6 +49,7 @@ class Exchange:
     def __init__(self, format: str) -> None:
         self._format = format
         self._turn: str | None = None
+        self._turns = 0
         self._open_calls: dict[str, None] = {}
         self._calls = Prints()
         self._results = Prints()
@@ -56,7 +63,8 @@ class Exchange:
         """Begin an exchange with the record of this key; what was open ends at the moment `before` it."""
         yield from self.end(before)
         self._turn = key
-        yield ImportedEvent("turn/start", {}, at.time_ms, f"{self._format}/turn:{key}", at.line)
+        self._turns += 1
+        yield ImportedEvent(TURN_START, {"turn": self._turns}, at.time_ms, f"{self._format}/turn:{key}", at.line)
 
     def end(self, at: At, reason: str | None = None, error: dict[str, Any] | None = None) -> Iterator[ImportedEvent]:
         """Close open calls as unknown, then the exchange.
@@ -65,17 +73,12 @@ class Exchange:
         """
         reason = reason or ("interrupted" if self._open_calls else "completed")
         for call in self._open_calls:
-            yield ImportedEvent(
-                "tool/finished",
-                {"id": call, "output": None, "error": TOOL_OUTCOME_UNKNOWN},
-                at.time_ms,
-                self._result_key(call),
-                at.line,
-            )
+            data = unanswered(call, TOOL_OUTCOME_UNKNOWN)
+            yield ImportedEvent(TOOL_FINISHED, data, at.time_ms, self._result_key(call), at.line)
         self._open_calls.clear()
         if self._turn is not None:
-            data = {"reason": reason} | ({"error": error} if error else {})
-            yield ImportedEvent("turn/end", data, at.time_ms, f"{self._format}/turn-end:{self._turn}", at.line)
+            end = {"turn": self._turns, "reason": reason} | ({"error": error} if error else {})
+            yield ImportedEvent(TURN_END, end, at.time_ms, f"{self._format}/turn-end:{self._turn}", at.line)
             self._turn = None
 
     def call(self, call: str, name: str, arguments: dict[str, Any], at: At) -> Iterator[ImportedEvent]:
@@ -85,19 +88,19 @@ class Exchange:
         self._open_calls[call] = None
         # Nobody wrote down what a repetition would do, so nothing may be assumed: "once".
         data = {"id": call, "name": name, "arguments": arguments, "effect": "once"}
-        yield ImportedEvent("tool/started", data, at.time_ms, f"{self._format}/call:{call}", at.line)
+        yield ImportedEvent(TOOL_STARTED, data, at.time_ms, f"{self._format}/call:{call}", at.line)
 
     def result(self, call: str, output: Any, error: str | None, at: At) -> Iterator[ImportedEvent]:
         """Finish a call. A result of no open call is kept as `tool/late-result`, the repetition of one is nothing."""
-        data = {"id": call, "output": output, "error": error}
+        data = {"id": call, "output": output} | ({"error": error} if error else {})
         content = fingerprint(data)
         if not self._results.add(content):
             return
         late_key = f"{self._format}/late-result:{content:016x}:{call}"
-        late = ImportedEvent("tool/late-result", data, at.time_ms, late_key, at.line)
+        late = ImportedEvent(TOOL_LATE_RESULT, data, at.time_ms, late_key, at.line)
         if call in self._open_calls:
             del self._open_calls[call]
-            yield ImportedEvent("tool/finished", data, at.time_ms, self._result_key(call), at.line, late)
+            yield ImportedEvent(TOOL_FINISHED, data, at.time_ms, self._result_key(call), at.line, late)
         else:
             yield late
 

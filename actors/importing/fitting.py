@@ -12,6 +12,7 @@ from typing import Any
 
 from turnkeeper.storage.exact_json import encode_data
 
+from ..folding import TOOL_FINISHED, TOOL_LATE_RESULT, TOOL_STARTED
 from .drafts import ImportedEvent
 from .report import ImportReport
 
@@ -65,9 +66,9 @@ def _shorter(event: ImportedEvent) -> Iterator[tuple[ImportedEvent, str]]:
         source = {name: each for name, each in data["source"].items() if _is_short(each)}
         data = {**data, "source": source}
         yield _having(event, data), "its record's other members"
-    if event.type in ("tool/finished", "tool/late-result"):
+    if event.type in (TOOL_FINISHED, TOOL_LATE_RESULT):
         yield _having(event, {**data, "output": None, "error": TOOL_OUTPUT_LEFT_OUT}), "its output"
-    if event.type == "tool/started":
+    if event.type == TOOL_STARTED:
         yield _having(event, {**data, "arguments": {}}), "its arguments"
     if event.type.endswith("/message"):
         without = {name: each for name, each in data.items() if name != "content"}

@@ -78,7 +78,8 @@ def is_prompt(item: Item) -> bool:
     payload = item.payload
     if item.kind != "response_item" or item.word != "message" or payload is None or payload.get("role") != "user":
         return False
-    return not text_of(payload.get("content")).lstrip().startswith(_NO_PROMPTS)
+    content = payload.get("content")
+    return isinstance(content, str | list) and not text_of(content).lstrip().startswith(_NO_PROMPTS)
 
 
 def arguments_of(value: Any) -> Json:
