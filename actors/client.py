@@ -173,10 +173,8 @@ class Client:
         stream.waiting += 1
         try:
             while not condition():
-                if stream.refusal is not None:
-                    raise stream.told_refusal()
-                if stream.failures != seen and stream.failure is not None:
-                    raise copy_of(stream.failure)
+                if stream.refusal is not None or stream.failures != seen:
+                    stream.raise_failure()
                 await self.wait_change(stream)
         finally:
             stream.waiting -= 1
@@ -277,17 +275,35 @@ class Client:
             tasks.cancel_scope.cancel()
 
     async def _send(self, writer: FrameSocket) -> None:
-        """Send what the link has, all that one turn of the loop brought in one frame; a broken connection ends it."""
+        """Send what the link has, all that one turn of the loop brings in one frame; a broken connection ends it.
+
+        A lone session's flush is sent from within its call, as nobody else's would come with it: that saves it a turn.
+        """
         link = self.link
-        with suppress(OSError):
+        wanted = self.new_event()
+
+        def wake() -> None:
+            if link.is_quiet and not writer.unsent:
+                with suppress(OSError):
+                    if writer.send_nowait(link.next_output()):
+                        link.wake = wake
+                        return
+            wanted.set()
+
+        try:
             while True:
-                output = link.next_output()
-                if not output:
-                    wanted = self.new_event()
-                    link.wake = wanted.set
-                    await wanted.wait()
-                elif not writer.send_nowait(output):
+                if writer.unsent:
                     await writer.drain()
+                elif output := link.next_output():
+                    writer.send_nowait(output)
+                else:
+                    wanted = self.new_event()
+                    link.wake = wake
+                    await wanted.wait()
+        except OSError:
+            pass
+        finally:
+            link.wake = None
 
     async def _join_again(self) -> bool:
         """Find the store's node again. What fails is told to who waits, and tried again after a pause.

@@ -75,6 +75,7 @@ class Link:
         self._dirty: list[OwnedStream] = []
         self._frame_numbers = count(1)
         self._frames: deque[tuple[int, list[OwnedStream]]] = deque()
+        self._last_frame_streams = 0
         self._request_numbers = count(1)
         self._requests: dict[int, Request] = {}
         self._unsent_requests: deque[Request] = deque()
@@ -200,6 +201,11 @@ class Link:
 
     # -- What the driver does
 
+    @property
+    def is_quiet(self) -> bool:
+        """Say whether waiting for company is pointless: nothing is unanswered, and the last frame was one stream's."""
+        return not self._frames and self._last_frame_streams <= 1
+
     def next_output(self) -> bytes:
         """Give the bytes to send next, empty if there are none."""
         parts = [encode_frame(request.message) for request in self._unsent_requests]
@@ -228,6 +234,7 @@ class Link:
         del self._dirty[:taken]
         if entries:
             self._frames.append((next(self._frame_numbers), streams))
+            self._last_frame_streams = len(streams)
         return entries
 
     def receive(self, message: Any) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from turnkeeper.storage.errors import Conflict, Failed, Fenced, StorageError, StoreFull
 
@@ -184,18 +184,20 @@ class OwnedStream:
         A failure is told once.
         """
         if self.refusal is not None:
-            raise self.told_refusal()
+            self.raise_failure()
         if self.leaving:
             raise SessionClosed(self.id)
-        if self.is_failure_untold and self.failure is not None:
-            self.is_failure_untold = False
-            raise copy_of(self.failure)
+        if self.is_failure_untold:
+            self.raise_failure()
 
-    def told_refusal(self) -> Exception:
-        """Give the refusal to be raised: its owner knows of it from now on."""
-        assert self.refusal is not None
-        self.is_refusal_told = True
-        return copy_of(self.refusal)
+    def raise_failure(self) -> NoReturn:
+        """Raise the refusal, else the last failure, to its owner, who knows of it from now on."""
+        if self.refusal is not None:
+            self.is_refusal_told = True
+            raise copy_of(self.refusal)
+        assert self.failure is not None
+        self.is_failure_untold = False
+        raise copy_of(self.failure)
 
     # -- What the link does
 

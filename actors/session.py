@@ -129,8 +129,18 @@ class Session:
         stream.take_failure()
         target = stream.head
         if stream.acknowledged < target:
-            self._client.link.request_flush(stream)
-            await self._wait_stored(target)
+            client = self._client
+            client.link.request_flush(stream)
+            seen = stream.failures
+            stream.waiting += 1
+            try:
+                # A keyed line that turns out to be known gives its number back: then the head is all there is.
+                while stream.acknowledged < target and stream.acknowledged < stream.head:
+                    if stream.refusal is not None or stream.failures != seen:
+                        stream.raise_failure()
+                    await client.wait_change(stream)
+            finally:
+                stream.waiting -= 1
         if stream.position is None:
             stream.position = await self._client.last_position(self.id)
         return stream.position
@@ -298,11 +308,6 @@ class Session:
     async def _wait_until(self, condition: Callable[[], bool]) -> None:
         await self._client.wait_until(self._stream, condition)
 
-    async def _wait_stored(self, target: int) -> None:
-        stream = self._stream
-        # A keyed line that turns out to be known gives its number back: then the head is what there is to wait for.
-        await self._wait_until(lambda: stream.acknowledged >= min(target, stream.head))
-
     async def _wait_room(self) -> None:
         """Wait until a line can be numbered and buffered, with the order lock held."""
         stream, link = self._stream, self._client.link
@@ -362,7 +367,7 @@ class Session:
             await self._release()
         # A release that comes too late is nothing, as long as everything else is stored.
         if self.not_stored and not stream.is_refusal_told:
-            raise stream.told_refusal()
+            stream.raise_failure()
 
     async def _release(self) -> None:
         stream = self._stream
