@@ -58,17 +58,22 @@ def be_quiet(line: str) -> None:
 # -- taking turns
 
 
+def turns(rounds: int, names: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Give the order in which subjects are measured: each once a round, each round beginning with the next one."""
+    for number in range(rounds):
+        first = number % len(names)
+        for name in (*names[first:], *names[:first]):
+            yield number, name
+
+
 def interleaved(
     rounds: int, subjects: Mapping[str, Callable[[], Measured]], tell: Tell = be_quiet
 ) -> dict[str, list[Measured]]:
-    """Measure every subject once a round, each round beginning with the next one; give each one's measurements."""
+    """Measure every subject once a round, in turns; give each one's measurements."""
     measured: dict[str, list[Measured]] = {name: [] for name in subjects}
-    names = list(subjects)
-    for number in range(rounds):
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
-            tell(f"round {number + 1} of {rounds}: {name}")
-            measured[name].append(subjects[name]())
+    for number, name in turns(rounds, list(subjects)):
+        tell(f"round {number + 1} of {rounds}: {name}")
+        measured[name].append(subjects[name]())
     return measured
 
 

@@ -1,0 +1,165 @@
+"""How flushes are asked for: each session as soon as its last flush is done, or by a timetable for all of them.
+
+A *closed* load shows throughput, and latency under as many flushes as there are sessions. A *paced* load plans when
+each event is to be flushed and measures from that moment, so that whoever falls behind can't hide it by asking later.
+The latencies of one burst become p50, p99 and flushes a second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import trio
+
+from turnkeeper.storage.exact_json import encode_event
+
+from .baselines import Baseline, Flushed
+from .measuring import Figures, percentile
+
+EVENT_TYPE = "assistant/message"
+EVENT_DATA = {
+    "text": "I read the file and will change the test first, then the function that it calls. " * 4 + "." * 25
+}
+"""What is appended: with it an event's line has about 460 bytes."""
+
+PATIENCE_FACTOR = 2.0
+"""A paced burst that isn't done after this many times its length is cut short: who measured it can't keep the pace."""
+
+FlushOne: TypeAlias = Callable[[int], Awaitable[None]]
+"""Appends an event to the session of this number and waits until it is durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A burst of `seconds` over `sessions`; closed, or paced to `per_second` flushes over all sessions."""
+
+    sessions: int
+    seconds: float
+    per_second: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """Name the kind of load."""
+        return "closed" if self.per_second is None else "paced"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one burst took."""
+
+    latencies: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def figures(self) -> Figures:
+        """Give the burst's latencies in milliseconds, and how many flushes a second were done."""
+        return {
+            "p50_ms": percentile(self.latencies, 50) * 1000,
+            "p99_ms": percentile(self.latencies, 99) * 1000,
+            "per_second": len(self.latencies) / self.seconds,
+        }
+
+
+class Lines:
+    """Gives each session's next event, as a line of the same form and length as the product's."""
+
+    def __init__(self, sessions: int) -> None:
+        self._names = [f"session-{number:08d}" for number in range(sessions)]
+        self._next = [0] * sessions
+
+    def event(self, session: int) -> Flushed:
+        """Give the session's next event."""
+        seq = self._next[session]
+        self._next[session] = seq + 1
+        now = time.time_ns() // 1_000_000
+        return Flushed(session, seq, encode_event(self._names[session], seq, now, EVENT_TYPE, EVENT_DATA))
+
+
+# -- one process, one flush or one group after the other
+
+
+def drive_baseline(baseline: Baseline, lines: Lines, load: Load, *, grouped: bool) -> Figures:
+    """Put a baseline under load: flushes are done in the order in which they were asked for.
+
+    With `grouped` all that wait are flushed together, else one at a time.
+    """
+    tally = Tally()
+    began = time.perf_counter()
+    if load.per_second is None:
+        _drive_closed(baseline, lines, load, grouped, tally)
+    else:
+        _drive_paced(baseline, lines, load, load.per_second, grouped, tally)
+    tally.seconds = time.perf_counter() - began
+    return tally.figures()
+
+
+def _drive_closed(baseline: Baseline, lines: Lines, load: Load, grouped: bool, tally: Tally) -> None:
+    now = time.perf_counter()
+    end = now + load.seconds
+    waiting = deque((session, now) for session in range(load.sessions))
+    while now < end:
+        taken = [waiting.popleft() for _ in range(len(waiting) if grouped else 1)]
+        baseline.flush([lines.event(session) for session, _ in taken])
+        now = time.perf_counter()
+        for session, asked in taken:
+            tally.latencies.append(now - asked)
+            waiting.append((session, now))
+
+
+def _drive_paced(baseline: Baseline, lines: Lines, load: Load, per_second: int, grouped: bool, tally: Tally) -> None:
+    began = now = time.perf_counter()
+    planned = int(load.seconds * per_second)
+    done = 0
+    while done < planned and now < began + load.seconds * PATIENCE_FACTOR:
+        due = min(planned, int((now - began) * per_second) + 1)
+        if due <= done:
+            time.sleep(max(0.0, began + done / per_second - now))
+            now = time.perf_counter()
+            continue
+        numbers = range(done, due if grouped else done + 1)
+        baseline.flush([lines.event(number % load.sessions) for number in numbers])
+        now = time.perf_counter()
+        tally.latencies.extend(now - began - number / per_second for number in numbers)
+        done = numbers.stop
+
+
+# -- as many tasks as sessions
+
+
+async def drive_sessions(flush_one: FlushOne, load: Load) -> Figures:
+    """Put sessions under load, each in a task of its own."""
+    tally = Tally()
+    began = time.perf_counter()
+    with trio.move_on_after(load.seconds * PATIENCE_FACTOR):
+        async with trio.open_nursery() as nursery:
+            for session in range(load.sessions):
+                if load.per_second is None:
+                    nursery.start_soon(_flush_closed, flush_one, session, began + load.seconds, tally)
+                else:
+                    numbers = range(session, int(load.seconds * load.per_second), load.sessions)
+                    nursery.start_soon(_flush_paced, flush_one, session, began, load.per_second, numbers, tally)
+    tally.seconds = time.perf_counter() - began
+    return tally.figures()
+
+
+async def _flush_closed(flush_one: FlushOne, session: int, end: float, tally: Tally) -> None:
+    asked = time.perf_counter()
+    while asked < end:
+        await flush_one(session)
+        now = time.perf_counter()
+        tally.latencies.append(now - asked)
+        asked = now
+
+
+async def _flush_paced(
+    flush_one: FlushOne, session: int, began: float, per_second: int, numbers: Sequence[int], tally: Tally
+) -> None:
+    for number in numbers:
+        planned = began + number / per_second
+        # Without a wait a session that is behind would go on without giving the others their turn.
+        await trio.sleep(max(0.0, planned - time.perf_counter()))
+        await flush_one(session)
+        tally.latencies.append(time.perf_counter() - planned)
