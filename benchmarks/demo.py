@@ -1,0 +1,231 @@
+"""The main job, to be watched: agents append while what serves them is killed, and nothing acknowledged is lost.
+
+Agents in worker processes replay recorded transcripts, turn by turn, and note what was acknowledged in synced files of
+their own. Meanwhile writer and node are killed at moments planned from a seed. Afterwards the store is opened again,
+and an oracle that shares no code with the product compares journal and notes. The same agents, turns and moments also
+run over plain JSONL files, so that one sees what is prevented and what is not.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import anyio
+
+from turnkeeper import TurnkeeperError
+
+from . import oracle, transcripts
+from .measuring import file_system
+from .oracle import Verdict
+from .replay.performance import Place, perform, read_back
+from .replay.plan import Plan, make_plan
+from .replay.progress import Column, Kill, Progress
+from .transcripts import Transcript
+
+SHOWN_SECONDS = 0.1
+"""How often the display is told."""
+
+_SEEDS = 1_000_000
+
+
+class StoreHoldsData(TurnkeeperError):
+    """The store that was given is not empty, and what kills and fills takes none but its own."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def message(self) -> str:
+        """Say it in one line."""
+        return f"{self.path} is not empty, and the demo kills what serves its store; give a new or an empty directory"
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """What to show: `seconds` of replaying by `sessions` agents.
+
+    Without a seed one is drawn. `paths` are session files, or folders of them, to replay instead of the shipped
+    transcripts. A given store must be new or empty and is kept; else a temporary one is made and removed.
+    """
+
+    sessions: int = 8
+    seed: int | None = None
+    paths: tuple[Path, ...] = ()
+    kill: bool = True
+    seconds: float = 5.0
+    store: Path | None = None
+
+
+class DemoDisplay(Protocol):
+    """Shows how far the demo is, ten times a second."""
+
+    def show(self, progress: Progress) -> None:
+        """Show this moment."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """What the demo has shown: both columns, the oracle's judgement of each, and what follows from it."""
+
+    plan: Plan
+    progress: Progress
+    verdict: Verdict
+    plain_verdict: Verdict
+    file_system: str
+    elapsed: float
+
+    @property
+    def is_clean(self) -> bool:
+        """Say whether turnkeeper kept all its promises, and something was there to be kept."""
+        return self.verdict.is_clean and self.verdict.acknowledged > 0 and not self.progress.store.owners_let_in
+
+    @property
+    def proven(self) -> str:
+        """Say in one line what this run proves and what not."""
+        unproven = "Not proven: power loss; nobody cut the power."
+        if not self.is_clean:
+            return f"Not proven: a promise was broken. {unproven}"
+        victims = ", ".join(f"{victim} {count} x" for victim, count in _kills(self.progress.store).items())
+        if not victims:
+            return f"Nothing was killed, so nothing is proven about it. {unproven}"
+        return f"Proven: the death of processes ({victims}) lost nothing that was acknowledged. {unproven}"
+
+    def as_map(self) -> dict[str, Any]:
+        """Give the result as plain values."""
+        store = self.progress.store
+        return {
+            **_figures(store, self.verdict),
+            "tasks": None,
+            "wrong_exits": None,
+            "orphans": None,
+            "serving_ms": _times(store, store.serving_ms),
+            "violations": list(self.verdict.violations),
+            "plain": {**_figures(self.progress.plain, self.plain_verdict), "unreadable": self.plain_verdict.unreadable},
+            "proven": self.proven,
+            "file_system": self.file_system,
+            "elapsed_seconds": round(self.elapsed, 1),
+            "plan": self.plan.as_map(),
+        }
+
+
+def run_demo(options: DemoOptions, display: DemoDisplay | None = None) -> DemoResult:
+    """Run the demo and judge it. Takes a little more than twice the time of its replay, and 15 processes.
+
+    Raises StoreHoldsData; NoTranscripts where the paths hold nothing to replay; what an agent failed with, and
+    WrongProcess for a kill that could not be done or that nothing came back from: then nothing is shown.
+    """
+    played = transcripts.from_paths(options.paths) if options.paths else transcripts.shipped()
+    seed = secrets.randbelow(_SEEDS) if options.seed is None else options.seed
+    turns = [len(each.turns) for each in played]
+    plan = make_plan(seed, options.sessions, options.seconds, turns, kill=options.kill)
+    progress = Progress(seed, options.seconds)
+    with _place(options.store) as place:
+        return anyio.run(partial(_run, plan, played, place, progress, display), backend="trio")
+
+
+@contextmanager
+def _place(store: Path | None) -> Iterator[Place]:
+    """Make room for a demo, and remove it, but for a store that was given."""
+    if store is not None and store.exists() and (not store.is_dir() or any(store.iterdir())):
+        raise StoreHoldsData(str(store))
+    root = Path(tempfile.mkdtemp(prefix="turnkeeper-demo-"))
+    try:
+        yield Place(root, root / "store" if store is None else store)
+    finally:
+        shutil.rmtree(root)
+
+
+async def _run(
+    plan: Plan, played: Sequence[Transcript], place: Place, progress: Progress, display: DemoDisplay | None
+) -> DemoResult:
+    try:
+        async with anyio.create_task_group() as group:
+            if display is not None:
+                group.start_soon(_keep_showing, display, progress)
+            ids = await perform(plan, played, place, progress)
+            progress.phase = "reading everything back"
+            read = await read_back(place.store, ids)
+            group.cancel_scope.cancel()
+    except BaseExceptionGroup as failures:
+        raise _first(failures) from None
+    return DemoResult(
+        plan=plan,
+        progress=progress,
+        verdict=_judge(place, read),
+        plain_verdict=oracle.judge(_notes(place.plain_notes), oracle.read_plain(place.plain)),
+        file_system=file_system(place.store),
+        elapsed=progress.elapsed,
+    )
+
+
+async def _keep_showing(display: DemoDisplay, progress: Progress) -> None:
+    while True:
+        display.show(progress)
+        await anyio.sleep(SHOWN_SECONDS)
+
+
+def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Give the failure that matters: Ctrl-C before all else, otherwise the first one."""
+    leaves = list(_leaves(failures))
+    return next((each for each in leaves if isinstance(each, KeyboardInterrupt)), leaves[0])
+
+
+def _leaves(failure: BaseException) -> Iterator[BaseException]:
+    if isinstance(failure, BaseExceptionGroup):
+        for each in failure.exceptions:
+            yield from _leaves(each)
+    else:
+        yield failure
+
+
+def _judge(place: Place, read: oracle.Found) -> Verdict:
+    """Judge the store by its files and by what the product reads from it: what is wrong in either is wrong."""
+    by_files = oracle.judge(_notes(place.store_notes), oracle.read_journal(place.store))
+    return oracle.worse(by_files, oracle.judge(_notes(place.store_notes), read))
+
+
+def _notes(directory: Path) -> Iterator[oracle.NotedEvent]:
+    return oracle.read_notes(sorted(directory.iterdir()))
+
+
+# -- figures
+
+
+def _figures(column: Column, verdict: Verdict) -> dict[str, Any]:
+    """Give what both columns have."""
+    return {
+        "sessions": verdict.sessions,
+        "events": verdict.events,
+        "acknowledged": verdict.acknowledged,
+        "found": verdict.found,
+        "lost": verdict.lost,
+        "repeated": verdict.repeated,
+        "holes": verdict.holes,
+        "open_turns": verdict.open_turns,
+        "kills": _kills(column),
+        "second_owners": {"refused": column.owners_refused, "let_in": column.owners_let_in},
+        "flush_ms": column.flush_ms(),
+        "recovery_ms": _times(column, column.recovery_ms),
+    }
+
+
+def _kills(column: Column) -> dict[str, int]:
+    return dict(Counter(kill.victim for kill in column.kills))
+
+
+def _times(column: Column, time_of: Callable[[Kill], float | None]) -> dict[str, list[float | None]]:
+    """Give a time of each kill, by victim, in the order of the kills."""
+    times: dict[str, list[float | None]] = {}
+    for kill in column.kills:
+        times.setdefault(kill.victim, []).append(time_of(kill))
+    return times

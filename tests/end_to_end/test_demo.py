@@ -1,0 +1,140 @@
+"""End to end: the demo as users run it, but shorter: real agents, real kills, and the oracle's word at the end."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from turnkeeper.actors.asking import ask_hello
+from turnkeeper.benchmarks.demo import DemoOptions, StoreHoldsData, run_demo
+from turnkeeper.benchmarks.replay.progress import Progress
+from turnkeeper.benchmarks.transcripts import NoTranscripts
+
+from ..session_files import conversation, encoded, rollout
+
+FIGURES = {
+    "sessions",
+    "events",
+    "acknowledged",
+    "found",
+    "lost",
+    "repeated",
+    "holes",
+    "open_turns",
+    "tasks",
+    "wrong_exits",
+    "orphans",
+    "kills",
+    "flush_ms",
+    "recovery_ms",
+    "plain",
+    "proven",
+    "plan",
+}
+
+
+@pytest.fixture(autouse=True)
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the demo makes its temporary directories, so that a test sees what is left there."""
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(directory))
+    return directory
+
+
+class Watcher:
+    """A display that keeps what it is shown."""
+
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+
+    def show(self, progress: Progress) -> None:
+        """Keep the phase."""
+        self.phases.append(progress.phase)
+
+
+def test_nothing_acknowledged_is_lost_when_writer_and_node_are_killed(room: Path) -> None:
+    """The main job: everything noted is found once, in order, under kills; and plain files show what is prevented."""
+    watcher = Watcher()
+    result = run_demo(DemoOptions(sessions=3, seed=7, seconds=2.0), watcher)
+    figures = json.loads(json.dumps(result.as_map()))
+    assert figures.keys() >= FIGURES
+    assert result.verdict.violations == ()
+    assert result.is_clean
+    wrong = ("lost", "repeated", "holes", "open_turns")
+    assert [figures[name] for name in wrong] == [0, 0, 0, 0]
+    assert figures["acknowledged"] == figures["found"] == figures["events"] > 100
+    assert figures["kills"] == {"writer": 2, "node": 1}
+    assert all(time > 0 for times in figures["recovery_ms"].values() for time in times)
+    assert figures["second_owners"] == {"refused": 1, "let_in": 0}
+    plain = figures["plain"]
+    assert plain["kills"] == {"agent": 3}
+    assert plain["second_owners"] == {"refused": 0, "let_in": 1}
+    assert (plain["unreadable"], plain["lost"]) == (1, 1)
+    assert plain["repeated"] > 0
+    assert set(watcher.phases) >= {"starting the agents", "replaying"}
+    assert list(room.iterdir()) == []
+
+
+def test_without_kills_nobody_dies_and_a_given_store_is_kept(tmp_path: Path) -> None:
+    """What was given is served no more at the end, and holds what was replayed."""
+    store = tmp_path / "store"
+    result = run_demo(DemoOptions(sessions=2, seed=1, seconds=0.5, kill=False, store=store))
+    assert result.is_clean
+    assert result.as_map()["kills"] == {}
+    assert "nothing is proven" in result.proven
+    assert ask_hello(str(store)) is None
+    assert len(list((store / "journal").iterdir())) == 1
+
+
+def test_more_sessions_than_workers_share_them(tmp_path: Path) -> None:
+    """Each has its own events, all of them found."""
+    result = run_demo(DemoOptions(sessions=10, seed=3, seconds=0.5, kill=False))
+    assert result.is_clean
+    assert result.verdict.sessions == 10
+
+
+def test_sessions_of_other_programs_are_replayed(tmp_path: Path) -> None:
+    """With paths it is their turns that the agents replay, those of Claude Code and of Codex."""
+    recorded = tmp_path / "recorded"
+    recorded.mkdir()
+    (recorded / "claude.jsonl").write_bytes(encoded(conversation()))
+    (recorded / "codex.jsonl").write_bytes(encoded(rollout()))
+    store = tmp_path / "store"
+    options = DemoOptions(sessions=2, seed=1, seconds=0.5, kill=False, store=store, paths=(recorded,))
+    assert run_demo(options).is_clean
+    journal = (store / "journal" / "00000001.jsonl").read_bytes()
+    assert b"Anna and Bertha" in journal
+    assert b"Which is older?" in journal
+
+
+def test_paths_without_sessions_are_refused(tmp_path: Path, room: Path) -> None:
+    """Nothing is started for nothing, and the path is named."""
+    (tmp_path / "notes.txt").write_text("no session")
+    with pytest.raises(NoTranscripts, match=r"notes\.txt"):
+        run_demo(DemoOptions(paths=(tmp_path / "notes.txt",)))
+    assert list(room.iterdir()) == []
+
+
+def test_a_store_that_holds_data_is_refused_untouched(tmp_path: Path) -> None:
+    """What kills and fills takes no store of anybody's."""
+    store = tmp_path / "store"
+    store.mkdir()
+    (store / "store.json").write_text("{}")
+    with pytest.raises(StoreHoldsData, match="is not empty"):
+        run_demo(DemoOptions(store=store))
+    assert [path.name for path in store.iterdir()] == ["store.json"]
+    with pytest.raises(StoreHoldsData):
+        run_demo(DemoOptions(store=store / "store.json"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(20))
+def test_the_whole_demo_loses_nothing(seed: int) -> None:
+    """Whatever the moments of the kills, at the size that users see."""
+    result = run_demo(DemoOptions(seed=seed))
+    assert result.verdict.violations == ()
+    assert result.is_clean
