@@ -132,6 +132,7 @@ class _Worker:
         self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(connection))
         self._decoder = decoder
         self._entering, self._work = trio.CancelScope(), trio.CancelScope()
+        self._has_entered = False
         self._new_calls, self._calls = trio.open_memory_channel[list[Any]](1)
         self._exit_code = 0
 
@@ -149,14 +150,16 @@ class _Worker:
         untold: Exception | None = None
         try:
             actor = make(*arguments)
-            async with AsyncExitStack() as stack:
-                with self._entering:
+            # The scope for entering stands around the whole life: what an actor enters may be scopes that stay open.
+            with self._entering:
+                async with AsyncExitStack() as stack:
                     if hasattr(actor, "__aenter__"):
                         await stack.enter_async_context(actor)
+                    self._has_entered = True
                     await self._send(encode_frame(["started", sorted(handlers_of(type(actor)))]))
-                failure = await self._handle_calls(actor)
-                if failure is not None:
-                    raise failure
+                    failure = await self._handle_calls(actor)
+                    if failure is not None:
+                        raise failure
         except Exception as error:
             self._exit_code = EXIT_FAILED
             if error is not failure:
@@ -192,8 +195,7 @@ class _Worker:
     def _stop(self, now: bool) -> None:
         self._new_calls.close()
         if now:
-            self._entering.cancel()
-            self._work.cancel()
+            (self._work if self._has_entered else self._entering).cancel()
 
     async def _send(self, frame: bytes) -> None:
         # Half a frame would make the next one unreadable. The host reads as long as it lives.
