@@ -276,7 +276,7 @@ async def _ask_writer() -> dict[str, Any]:
     """Ask the writer for its figures as any client would; none if it doesn't answer in time."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, trio.move_on_after(STATISTICS_SECONDS):
         frames = FrameSocket(connection, trio.lowlevel)
-        with suppress(OSError, FrameError):
+        with suppress(OSError, FrameError, StorageError):  # it died before its hello, or behind it
             connection.connect(protocol.WRITER_SOCKET)
             protocol.check_hello(await frames.receive())
             await frames.send({"op": protocol.STATISTICS, "id": 1})

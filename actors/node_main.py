@@ -55,7 +55,7 @@ def main() -> None:
             _say("busy")
         else:
             _be_candidate(boot)
-    os._exit(0)  # the lock and every connection end in one moment, and nothing is left to be tidied up
+    os._exit(0)  # every connection ends in this moment, and nothing is left to be tidied up
 
 
 def _comes_too_late(path: str) -> bool:
@@ -164,6 +164,8 @@ def _serve(held: Held) -> None:
     from turnkeeper.actors.node import serve
 
     serve(*held, writer)
+    # Who sees its connection end finds the lock free. Closed, not released: a writer that is stuck would lose it too.
+    os.close(held.store_file)
 
 
 if __name__ == "__main__":
