@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -26,7 +27,9 @@ from turnkeeper.storage import lock, store
 from turnkeeper.storage.errors import NewerFormat, StorageError, StoreMissing, StoreRefused
 from turnkeeper.storage.lock import store_is_held
 
+from .. import stores
 from ..serving import DEADLINE_SECONDS, eventually, first_append, kill_holder, stopped, watched
+from ..stores import new_store
 
 pytestmark = pytest.mark.anyio
 
@@ -133,6 +136,50 @@ async def test_rebuilding_through_an_attachment_gives_the_report(tmp_path: Path)
     async with joined(tmp_path / "store") as attachment:
         report = await attachment.rebuild(lambda done, total: None)
     assert report["findings"] == []
+
+
+PATIENCE = 2.5
+"""For a store whose opening takes longer, though never so long between two signs of life."""
+
+
+def make_store_without_index(path: Path) -> None:
+    """Make a store whose opening takes some seconds: its index has to be built anew from many headers."""
+    with new_store(path) as made:
+        journal = made.open()
+        for batch in range(2000):
+            streams = [f"s-{batch}-{number}" for number in range(200)]
+            journal.commit([stores.create(stream, stores.event(stream, 0)) for stream in streams])
+            journal.between_commits()
+        made.close()
+        made.delete_index()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_long_opening_is_waited_for_as_long_as_it_goes_on(tmp_path: Path) -> None:
+    """Patience begins anew with each progress that is heard; nobody needs to know how large a store is."""
+    path = tmp_path / "store"
+    await anyio.to_thread.run_sync(make_store_without_index, path)
+    begun = time.monotonic()
+    async with joined(path, patience=PATIENCE) as attachment:
+        assert time.monotonic() - begun > PATIENCE, "the store is too small for this test"
+        told: list[tuple[int, int]] = []
+        await attachment.rebuild(lambda done, total: told.append((done, total)))
+        assert told == sorted(told)
+        assert told
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_an_opening_that_nobody_waits_for_is_given_up(tmp_path: Path) -> None:
+    """With its last client gone the node ends, and the writer doesn't open to the end first."""
+    path = tmp_path / "store"
+    await anyio.to_thread.run_sync(make_store_without_index, path)
+    with anyio.move_on_after(0.5):
+        await join(str(path), create=True)
+    begun = time.monotonic()
+    await anyio.to_thread.run_sync(eventually, lambda: not store_is_held(str(path)))
+    assert time.monotonic() - begun < 1.0
 
 
 # -- What there can't be a store at
