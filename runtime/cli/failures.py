@@ -68,7 +68,7 @@ class Failure(Exception):
     JSON, and that the result says what is wrong.
     """
 
-    def __init__(self, kind: str, what: str, where: str, advice: str, *, told: bool = False, **fields: Any) -> None:
+    def __init__(self, kind: str, what: str, where: str, advice: str, /, *, told: bool = False, **fields: Any) -> None:
         super().__init__(kind, what, where, advice)
         self.kind = kind
         self.exit_code = EXIT_CODES[kind]
@@ -83,7 +83,7 @@ class Failure(Exception):
 
     def as_map(self) -> dict[str, Any]:
         """Give it as scripts read it."""
-        return {"error": {"kind": self.kind, "message": self.message, **self.fields}}
+        return {"error": {**self.fields, "kind": self.kind, "message": self.message}}
 
 
 def failure_of(error: BaseException, store: str) -> Failure:

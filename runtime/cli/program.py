@@ -57,6 +57,7 @@ session = Group(
         "list": ".session_list:list_sessions",
         "show": ".session_show:show",
         "append": ".session_append:append",
+        "import": ".session_import:import_sessions",
     },
 )
 

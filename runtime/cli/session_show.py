@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterable, Iterator
 
 import click
 
+from turnkeeper.actors.following import pattern_matcher
+from turnkeeper.actors.looking import closing_events
 from turnkeeper.actors.records import Event
-from turnkeeper.storage.exact_json import decode_event
-from turnkeeper.storage.requests import Gap, Page, StoredEvent
+from turnkeeper.storage.exact_json import decode_event, encode_event
+from turnkeeper.storage.requests import Gap, Page, StoredEvent, StreamRow
 
 from .commands import command
 from .completing import complete_session
 from .event_text import print_event
 from .failures import Failure
 from .invocation import Invocation
-from .patterns import matcher
 from .printing import print_line, print_note
 from .store_view import StoreView, look_at
 
@@ -42,66 +43,74 @@ def show(
     """Print a session's events, named by its id, a unique beginning of it, or its key.
 
     With --json these are the very lines that the journal keeps. What is damaged is left out, named on stderr, and the
-    exit code is 5.
+    exit code is 5. If a crash has left a turn open, the events that its next opening will close it with are shown, too.
     """
     if newest is not None and not (first is None and last is None):
         raise click.UsageError("--last goes with neither --from nor --to")
-    missing: list[Gap] = []
     with look_at(invocation.store) as view:
         view.warn_of_damage()
-        row = view.ask(lambda reader: reader.row(id))
+        log = SessionLog(view, id)
+        stop = log.end if last is None else min(last + 1, log.end)
         fits = _type_filter(types)
-        end = row.head if last is None else min(last + 1, row.head)
-        events: Iterable[StoredEvent]
         if newest is None:
-            events = _forwards(view, row.id, first or 0, end, fits, missing)
+            events: Iterable[StoredEvent] = filter(fits, log.events(first or 0, stop))
         elif types:
-            events = _newest(view, row.id, end, fits, newest, missing)
+            events = log.newest(newest, fits)
         else:
-            events = _forwards(view, row.id, max(0, end - newest), end, fits, missing)
-        _print_events(events, is_json=invocation.is_json, width=len(str(row.head)))
-    if missing:
-        raise _damaged(invocation.store, row.id, missing)
+            events = log.events(max(0, stop - newest), stop)
+        _print_events(events, is_json=invocation.is_json, width=len(str(log.end)))
+    if log.missing:
+        raise _damaged(invocation.store, log.row.id, log.missing)
 
 
 def _type_filter(types: tuple[str, ...]) -> Matches:
-    if not types:
-        return lambda event: True
-    fits = matcher(types)
-    return lambda event: bool(fits(decode_event(event.line)["type"]))
+    fits = pattern_matcher(types)
+    return lambda event: not types or bool(fits(decode_event(event.line)["type"]))
 
 
-def _forwards(
-    view: StoreView, stream: str, start: int, stop: int, fits: Matches, missing: list[Gap]
-) -> Iterator[StoredEvent]:
-    """Yield the events between two numbers, page by page; note what can't be read."""
-    while start < stop:
-        page = _page(view, stream, start, stop)
-        missing += page.missing
-        yield from filter(fits, page.events)
-        start = max(
-            [event.seq + 1 for event in page.events[-1:]]
-            + [gap.first + gap.events for gap in page.missing[-1:]]
-            + [start + 1]
-        )
+class SessionLog:
+    """The events of one session, up to number `end`; `missing` says what of those read so far is damaged."""
+
+    def __init__(self, view: StoreView, wanted: str) -> None:
+        self._view = view
+        self.row: StreamRow = view.ask(lambda reader: reader.row(wanted))
+        self._closing = view.ask(lambda reader: [_stored(event) for event in closing_events(reader, self.row)])
+        self.end = self.row.head + len(self._closing)
+        self.missing: list[Gap] = []
+
+    def events(self, start: int, stop: int) -> Iterator[StoredEvent]:
+        """Yield the events between two numbers, page by page."""
+        while start < min(stop, self.row.head):
+            page = self._page(start, min(stop, self.row.head))
+            self.missing += page.missing
+            yield from page.events
+            start = max(
+                start + 1,
+                *(event.seq + 1 for event in page.events[-1:]),
+                *(gap.first + gap.events for gap in page.missing[-1:]),
+            )
+        yield from (event for event in self._closing if start <= event.seq < stop)
+
+    def newest(self, count: int, fits: Matches) -> list[StoredEvent]:
+        """Give the last `count` events that fit, looking back page by page."""
+        found = deque(filter(fits, self._closing))
+        stop = self.row.head
+        while stop > 0 and len(found) < count:
+            start = max(0, stop - EVENTS_A_PAGE)
+            page = self._page(start, stop)
+            self.missing[:0] = page.missing
+            found.extendleft(reversed(list(filter(fits, page.events))))
+            stop = start
+        return list(found)[-count:]
+
+    def _page(self, start: int, stop: int) -> Page:
+        return self._view.ask(lambda reader: reader.read(self.row.id, start=start, stop=stop, limit=EVENTS_A_PAGE))
 
 
-def _newest(
-    view: StoreView, stream: str, stop: int, fits: Matches, count: int, missing: list[Gap]
-) -> Iterable[StoredEvent]:
-    """Give the last `count` events that fit, looking back page by page."""
-    found: deque[StoredEvent] = deque()
-    while stop > 0 and len(found) < count:
-        start = max(0, stop - EVENTS_A_PAGE)
-        page = _page(view, stream, start, stop)
-        missing[:0] = page.missing
-        found.extendleft(reversed([event for event in page.events if fits(event)]))
-        stop = start
-    return list(found)[-count:]
-
-
-def _page(view: StoreView, stream: str, start: int, stop: int) -> Page:
-    return view.ask(lambda reader: reader.read(stream, start=start, stop=stop, limit=EVENTS_A_PAGE))
+def _stored(event: Event) -> StoredEvent:
+    """Give an event that isn't stored yet in the form of those that are."""
+    line = encode_event(event.stream, event.seq, event.time, event.type, event.data)
+    return StoredEvent(event.position, event.stream, event.seq, line.rstrip(b"\n"))
 
 
 def _print_events(events: Iterable[StoredEvent], *, is_json: bool, width: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.storage import lock
+from turnkeeper.storage.exact_json import encode_event
 from turnkeeper.storage.requests import Append
 
 from ..command_line import CommandLine
 from ..serving import served_store
-from ..stores import StoreInTest, appended, create, lines, new_store
+from ..stores import StoreInTest, appended, create, lines, new_store, owner
 
 
 @pytest.fixture
@@ -216,6 +218,26 @@ def test_show_gives_the_events_asked_for(
     """Bounds are event numbers, both included; what lies beyond the end is nothing."""
     shown = cli.succeed("session", "show", "brave-otter-0001", "--json", *options).objects
     assert [event["seq"] for event in shown] == seqs
+
+
+def test_show_closes_what_a_crash_left_open(cli: CommandLine) -> None:
+    """An open turn whose owner is gone is shown as its next opening will close it, and nothing is stored by that."""
+    with new_store(cli.store) as store:
+        start = encode_event("odd-owl-0001", 0, 1_700_000_000_000, "turn/start", {"turn": 1})
+        dead = {**owner("dead"), "host": socket.gethostname()}
+        appended(store.open(), create("odd-owl-0001", start, open_turn=0, turns=1, owner=dead))
+        store.close()
+        lock.release(store.lock)
+        before = files(cli.store)
+        shown = cli.succeed("session", "show", "odd", "--json").objects
+        assert [(each["seq"], each["type"]) for each in shown] == [(0, "turn/start"), (1, "turn/end")]
+        assert shown[1]["data"] == {"turn": 1, "reason": "interrupted"}
+        assert cli.succeed("session", "show", "odd", "--json", "--last", "1").objects == shown[1:]
+        assert cli.succeed("session", "show", "odd", "--json", "--type", "turn/end", "--last", "9").objects == shown[1:]
+        assert cli.succeed("session", "show", "odd", "--json", "--to", "0").objects == shown[:1]
+        (row,) = cli.succeed("session", "list", "--json").objects
+        assert (row["events"], row["status"], row["open_turn"]) == (1, "crashed", True)
+        assert files(cli.store) == before
 
 
 def test_show_prints_the_lines_that_the_journal_keeps(cli: CommandLine, closed: StoreInTest) -> None:
