@@ -287,8 +287,14 @@ def test_records_of_another_session_are_a_session_of_their_own(tmp_path: Path) -
     assert [event.type for event in imported.events[KEY] if event.type != "claude-code/summary"] == [
         type for type in alone if type != "claude-code/summary"
     ]
-    everything = [event.type for events in imported.events.values() for event in events]
-    assert everything.count("claude-code/summary") == 2
+
+
+def test_a_record_without_a_session_id_belongs_to_the_session_before_it(tmp_path: Path) -> None:
+    """And to no other, though another session's records stand around it."""
+    summary = {"type": "summary", "summary": "s", "leafUuid": "l"}
+    imported = import_records(tmp_path, [user(0, "a"), user(1, "b", sessionId="another"), summary, user(2, "c")])
+    assert "claude-code/summary" not in [event.type for event in imported.events[KEY]]
+    assert [event.type for event in imported.events["claude-code:another"]].count("claude-code/summary") == 1
 
 
 def test_two_sessions_on_one_line_whose_newline_was_lost_are_told_apart(tmp_path: Path) -> None:
