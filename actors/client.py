@@ -19,19 +19,19 @@ import anyio
 
 from turnkeeper.runtime.actors import without_interrupts
 from turnkeeper.runtime.frames import FrameError
-from turnkeeper.runtime.identity import own_identity
+from turnkeeper.runtime.identity import own_identity, process_state
 from turnkeeper.storage.errors import NotFound, SessionBusy, StorageError, StoreRefused
 from turnkeeper.storage.store import Durability
 
 from .background import Background
-from .errors import ForkedProcess, SessionClosed
+from .errors import ForkedProcess, NodeNotAnswering, SessionClosed
 from .frame_socket import FrameSocket
 from .ids import new_token
 from .joining import Attachment, join
 from .link import Link, Request
 from .looking import read_page
 from .owned_stream import OwnedStream, copy_of
-from .protocol import OPEN, STATISTICS, WATCH
+from .protocol import OPEN, PATIENCE_SECONDS, STATISTICS, WATCH
 from .reads import StoreReads
 from .records import EventPage
 
@@ -244,17 +244,8 @@ class Client:
 
     async def _use_writer(self, attachment: Attachment) -> None:
         """Talk to the node's writer, whichever process that is, for as long as the node lives."""
-        pause = RETRY_SECONDS_FIRST
         while True:
-            try:
-                writer, hello = await attachment.reach_writer()
-            except (StorageError, OSError, FrameError) as error:
-                if isinstance(error, StorageError):
-                    self._fail(error)
-                await anyio.sleep(pause)
-                pause = min(2 * pause, RETRY_SECONDS_MAX)
-                continue
-            pause = RETRY_SECONDS_FIRST
+            writer, hello = await self._reach_writer(attachment)
             self.reads.serve(hello["index"])
             self._begun.set()
             try:
@@ -262,6 +253,22 @@ class Client:
             finally:
                 writer.close()
                 self.link.lost()
+
+    async def _reach_writer(self, attachment: Attachment) -> tuple[FrameSocket, dict[str, Any]]:
+        """Find the node's writer, however long that takes. What fails is told to who waits, and tried again."""
+        pause = RETRY_SECONDS_FIRST
+        patience_ends = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return await attachment.reach_writer()
+            except StorageError as error:
+                self._fail(error)
+            except (OSError, FrameError):
+                if time.monotonic() > patience_ends:
+                    pid = attachment.hello.get("writer")
+                    self._fail(NodeNotAnswering(pid, "its socket refuses" if pid is None else process_state(pid)))
+            await anyio.sleep(pause)
+            pause = min(2 * pause, RETRY_SECONDS_MAX)
 
     async def _talk(self, writer: FrameSocket) -> None:
         """Send and receive until the connection has ended."""

@@ -114,7 +114,7 @@ class TurnState:
             return []
         end: dict[str, Any] = {"turn": self.turn, "reason": reason}
         if error is not None:
-            end["error"] = {"type": type(error).__name__, "message": _text_of(error)}
+            end["error"] = {"type": type(error).__name__, "message": text_of(error)}
         answers = [(TOOL_FINISHED, unanswered(id, call.error)) for id, call in self.calls.items()]
         return [*answers, (TURN_END, end)]
 
@@ -150,7 +150,8 @@ def unanswered(id: str, error: str) -> dict[str, Any]:
 _MESSAGE_CHARACTERS_MAX = 4000
 
 
-def _text_of(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """Give an exception's message, cut where it is too long to be kept, and whatever its class does."""
     try:
         text = str(error)
     except Exception as failure:

@@ -259,10 +259,10 @@ class Link:
                 continue
             if result.__class__ is list:
                 stream.acknowledge(result[0], result[2])
-                if stream.wanted:
-                    self.request_flush(stream)
             else:
                 stream.refuse(error_from_wire(result))
+            if stream.wanted and stream.sent is None:
+                self.request_flush(stream)
             if stream.refusal is not None or (stream.leaving and stream.is_settled):
                 self._streams.discard(stream)
         self._tell_space()

@@ -49,6 +49,7 @@ class OwnedStream:
     """
 
     __slots__ = (
+        "_deferred",
         "_lines",
         "_link",
         "_marks",
@@ -91,6 +92,7 @@ class OwnedStream:
         self.position: int | None = None
         self._lines: list[bytes] = []
         self._marks: deque[tuple[int, Patch | None, str | None]] = deque()
+        self._deferred: Patch = {}
         self.unsent_bytes = 0
         # The group that is unanswered, how many lines it has, and whether it is on a connection that still stands.
         self.sent: Entry | None = None
@@ -121,14 +123,19 @@ class OwnedStream:
     # -- What the owner does
 
     @property
-    def takes_at_once(self) -> bool:
+    def takes_lines(self) -> bool:
         """Say whether a line can be added now: nothing to raise, no keyed line unanswered, space in the buffer."""
         return not (self.barred or self.is_failure_untold or self.leaving or self.refusal or self._link.is_full)
 
     @property
+    def takes_at_once(self) -> bool:
+        """Say whether a line can be added without a turn of the loop, in which what waits could be sent."""
+        return self.unsent_bytes < EARLY_BYTES and self.takes_lines
+
+    @property
     def is_settled(self) -> bool:
         """Say whether nothing waits to be sent or answered."""
-        return self.sent is None and not self._lines and not self._marks
+        return self.sent is None and not self._lines and not self._marks and not self._deferred
 
     def add(self, line: bytes) -> int:
         """Take the next line, encoded with the number `head`, and return that number."""
@@ -162,8 +169,12 @@ class OwnedStream:
     def patch(self, patch: Mapping[str, Any]) -> None:
         """Change the summary together with the last line that was added; alone, if that one was sent already.
 
-        In a stream that has no line yet it goes into the header that the first one will bring.
+        In a stream that has no line yet it goes into the header that the first one will bring. While a keyed line is
+        unanswered it waits for the answer, as only that tells where the patch stands.
         """
+        if self.barred:
+            self._deferred.update(patch)
+            return
         if self.reservation is not None and self.is_settled:
             self.reservation["create"].update(patch)
             return
@@ -183,12 +194,16 @@ class OwnedStream:
 
         A failure is told once.
         """
+        self.check_owned()
+        if self.is_failure_untold:
+            self.raise_failure()
+
+    def check_owned(self) -> None:
+        """Raise why nothing can be added any more, if that is so: a refusal that stays, or the owner's own close."""
         if self.refusal is not None:
             self.raise_failure()
         if self.leaving:
             raise SessionClosed(self.id)
-        if self.is_failure_untold:
-            self.raise_failure()
 
     def raise_failure(self) -> NoReturn:
         """Raise the refusal, else the last failure, to its owner, who knows of it from now on."""
@@ -252,8 +267,7 @@ class OwnedStream:
                 self.acknowledged = given + 1
             else:
                 self.head = given
-            self.barred = False
-            self.keyed_answer = first
+            self._answer_keyed(first)
         if position and self.acknowledged > given:
             self.position = position
         self._notify()
@@ -268,13 +282,20 @@ class OwnedStream:
         elif self.sent[_KEY] is not None and not self._ends_ownership(error):
             entry = self._settle_group()
             self.head = entry[_FIRST]
-            self.barred = False
-            self.keyed_answer = error
+            self._answer_keyed(error)
             self._notify()
         else:
             stored = error.stored if isinstance(error, Fenced | Conflict) else 0
             self.acknowledged = self.sent[_FIRST] + stored
             self.end(error)
+
+    def _answer_keyed(self, answer: int | StorageError) -> None:
+        self.barred = False
+        self.keyed_answer = answer
+        if self._deferred:
+            patch, self._deferred = self._deferred, {}
+            self.patch(patch)
+            self.wanted = True
 
     def _ends_ownership(self, error: StorageError) -> bool:
         # A Conflict at the very number that the keyed line would have got isn't about numbers, but about its content.
@@ -299,6 +320,7 @@ class OwnedStream:
         self._link.buffered_bytes -= self.unsent_bytes + (len(self.sent[_LINES]) if self.sent is not None else 0)
         self._lines = []
         self._marks.clear()
+        self._deferred = {}
         self.unsent_bytes = 0
         self.sent = None
         self.flying = self.wanted = self.barred = False

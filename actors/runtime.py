@@ -171,6 +171,7 @@ class Runtime:
             ref = await spawn_in_process(self._actors.tasks, actor, *args)
         else:
             ref = await spawn_in_loop(self._actors.tasks, actor, *args)
+        self._refs = [each for each in self._refs if each.end is None or each.end.error is not None]
         self._refs.append(ref)
         return ref
 

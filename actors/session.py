@@ -32,6 +32,7 @@ from .folding import (
     Effect,
     Reason,
     TurnState,
+    text_of,
     unanswered,
 )
 from .owned_stream import OwnedStream, copy_of
@@ -184,7 +185,7 @@ class Session:
     async def set_parent(self, parent: str) -> None:
         """Say which session, by its id, this one belongs to; durable when it returns. Raises as `flush` does."""
         stream = self._stream
-        stream.take_failure()
+        stream.check_owned()
         stream.patch({"parent": parent})
         self._client.link.request_flush(stream)
         await self._wait_until(lambda: stream.is_settled)
@@ -192,9 +193,7 @@ class Session:
     async def read(self, *, start: int = 0, last: int | None = None, limit: int = 1000) -> EventPage:
         """Read events from number `start` on, at most `limit`, or the `last` ones; those in the buffer too.
 
-        Raises:
-            Corrupt: Bytes that were acknowledged can't be read at all; what is readable around a gap is returned, and
-                the page's `missing` names the gap.
+        An event that isn't durable yet has no position. What is damaged is named in the page's `missing`.
         """
         if min(start, limit, last or 0) < 0:
             raise ValueError("bounds of a read are 0 or more")
@@ -313,7 +312,7 @@ class Session:
         stream, link = self._stream, self._client.link
         while True:
             stream.take_failure()
-            if stream.takes_at_once:
+            if stream.takes_lines:
                 return
             link.request_flush(stream)
             if stream.barred:
@@ -321,13 +320,20 @@ class Session:
             else:
                 await self._client.wait_space()
 
+    async def _wait_unbarred(self) -> None:
+        """Wait until a line can be numbered, full buffer or not, with the order lock held. Raises a refusal."""
+        stream = self._stream
+        while stream.barred:
+            await self._client.wait_change(stream)
+        stream.check_owned()
+
     # -- Ends
 
     async def _end_turn(self, seq: int, reason: Reason, error: BaseException | None) -> None:
         """Close the turn that event `seq` began, unless something else has, and wait until that is stored."""
         with anyio.move_on_after(END_SECONDS_MAX, shield=True) as scope:
             async with self._order:
-                await self._wait_until(lambda: not self._stream.barred)
+                await self._wait_unbarred()
                 if self._state.open_turn == seq:
                     self.close_turn(reason, error)
             await self.flush()
@@ -335,11 +341,7 @@ class Session:
             raise Failed(f"{self.id}: storing the turn's end took over {END_SECONDS_MAX:.0f} s")
 
     def close_turn(self, reason: Reason, error: BaseException | None = None, time: int | None = None) -> bool:
-        """Append what closes the open turn, at once, and say whether there was one; `time` in ms.
-
-        Raises what keeps anything from being appended.
-        """
-        self._stream.take_failure()
+        """Append what closes the open turn, at once, and say whether there was one; `time` in ms."""
         closing = self._state.closing(reason, error)
         for type, data in closing:
             self._take(type, data, time)
@@ -348,8 +350,7 @@ class Session:
     async def _end_call(self, id: str, error: str | None) -> None:
         with anyio.move_on_after(END_SECONDS_MAX, shield=True):
             async with self._order:
-                await self._wait_until(lambda: not self._stream.barred)
-                self._stream.take_failure()
+                await self._wait_unbarred()
                 if id in self._state.calls:
                     self._take(TOOL_FINISHED, {"id": id, "output": None} if error is None else unanswered(id, error))
 
@@ -372,7 +373,7 @@ class Session:
     async def _release(self) -> None:
         stream = self._stream
         async with self._order:
-            await self._wait_until(lambda: not stream.barred)
+            await self._wait_unbarred()
             if self._state.open_turn is not None:
                 self.close_turn("aborted")
             request = self._client.link.release(stream)
@@ -427,12 +428,8 @@ class ToolCall:
     ) -> None:
         if self.id not in self._session._state.calls:
             return
-        if error is None:
-            text = None
-        else:
-            text = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else TOOL_OUTCOME_UNKNOWN
         try:
-            await self._session._end_call(self.id, text)
+            await self._session._end_call(self.id, _error_of(error))
         except Exception as failure:
             note_or_raise(error, failure)
 
@@ -443,6 +440,13 @@ def note_or_raise(error: BaseException | None, failure: Exception) -> None:
         raise failure
     if str(failure) != str(error):
         error.add_note(f"turnkeeper: {failure}")
+
+
+def _error_of(error: BaseException | None) -> str | None:
+    """Say what a call's result has as its error, by how the body ended."""
+    if isinstance(error, Exception):
+        return f"{type(error).__name__}: {text_of(error)}"
+    return None if error is None else TOOL_OUTCOME_UNKNOWN
 
 
 def _check_effect(effect: str) -> None:

@@ -85,6 +85,25 @@ async def test_write_behind_tells_the_next_call_and_goes_on_trying(disk: Path) -
         assert session.head == 2
 
 
+async def test_a_turn_that_ends_on_a_full_disk_is_ended_all_the_same(disk: Path) -> None:
+    """Its end raises that it isn't stored yet; it is as soon as there is space, and the next turn may begin at once."""
+    async with open_runtime(disk / "store") as runtime, await runtime.create_session() as session:
+        turn = session.turn()
+        await turn.__aenter__()
+        await session.flush()
+        ballast = fill(disk)
+        await say(session, "in the turn")
+        with anyio.fail_after(SECONDS_MAX):
+            await wait_until_refused(session)
+        with pytest.raises(StoreFull):
+            await turn.__aexit__(None, None, None)
+        ballast.unlink()
+        async with session.turn():
+            pass
+        types = [event.type for event in await runtime.read(session.id)]
+    assert types == ["turn/start", "user/message", "turn/end", "turn/start", "turn/end"]
+
+
 async def wait_until_refused(session: Session) -> None:
     """Wait for the writer's refusal, without asking the session anything that would be told of it."""
     while not session._stream.failures:

@@ -31,7 +31,7 @@ class Driver:
 
     def reserve(self) -> OwnedStream:
         """Own a stream that is only reserved."""
-        request = {"op": "open", "wanted": "new", "owner": OWNER, "takeover": False, "create": HEADER}
+        request = {"op": "open", "wanted": "new", "owner": OWNER, "takeover": False, "create": dict(HEADER)}
         return self.link.own("new", 1, 0, request)
 
     def sent(self) -> list[Any]:
@@ -186,7 +186,7 @@ def test_nothing_can_be_added_after_the_release(driver: Driver) -> None:
     """The owner is told that it closed the session itself."""
     stream = driver.own()
     driver.link.release(stream)
-    assert not stream.takes_at_once
+    assert not stream.takes_lines
     with pytest.raises(SessionClosed):
         stream.take_failure()
 
@@ -243,7 +243,10 @@ def test_many_bytes_go_without_a_flush(driver: Driver) -> None:
     stream.add(line(stream, EARLY_BYTES // 2))
     assert driver.sent() == []
     stream.add(line(stream, EARLY_BYTES // 2))
+    assert not stream.takes_at_once
+    assert stream.takes_lines
     assert len(driver.groups()) == 1
+    assert stream.takes_at_once
 
 
 def test_a_full_buffer_takes_nothing_until_there_is_space(driver: Driver) -> None:
@@ -253,7 +256,7 @@ def test_a_full_buffer_takes_nothing_until_there_is_space(driver: Driver) -> Non
     while not driver.link.is_full:
         stream.add(line(stream, 1024 * 1024))
     driver.link.wake_space = lambda: woken.append(1)
-    assert not other.takes_at_once
+    assert not other.takes_lines
     assert driver.link.buffered_bytes < BUFFER_BYTES_MAX + 2 * 1024 * 1024
     driver.sent()
     driver.answer(1, [5, 6, 1])
@@ -484,6 +487,29 @@ def test_a_keyed_line_of_a_lost_owner_ends_the_stream(driver: Driver) -> None:
     driver.answer(1, Fenced("otter", None))
     assert isinstance(stream.refusal, Fenced)
     assert not stream.barred
+
+
+def test_a_patch_waits_for_the_answer_to_a_keyed_line(driver: Driver) -> None:
+    """Only the answer tells where it stands; a release in the meantime isn't forgotten."""
+    stream = driver.own()
+    stream.add_keyed(b"keyed\n", "k")
+    driver.sent()
+    driver.link.release(stream)
+    assert driver.sent() == []
+    driver.answer(1, [3, 5, 30])
+    assert driver.groups() == [["otter", 2, 5, b"", {"owner": None}, None, False]]
+    driver.answer(2, [5, 5, 0])
+    assert driver.link.streams == []
+
+
+def test_a_patch_of_a_stream_without_lines_goes_into_its_header(driver: Driver) -> None:
+    """It is stored with the first line."""
+    stream = driver.reserve()
+    stream.patch({"parent": "p"})
+    assert stream.is_settled
+    stream.add(b"one\n")
+    flush(driver, stream)
+    assert driver.groups()[0][4] == {**HEADER, "parent": "p"}
 
 
 def test_requests_go_again_after_a_lost_connection(driver: Driver) -> None:
