@@ -39,8 +39,8 @@ RETRY_SECONDS_FIRST = 0.01
 RETRY_SECONDS_MAX = 2.0
 """Pauses between two attempts that failed, each of which has had a patience of its own: doubled, up to the greatest."""
 
-LEAVE_SECONDS_MAX = 5.0
-"""How long leaving waits for the node's end."""
+LEAVE_SECONDS = 5.0
+"""How long leaving waits for the node's end, if nothing else is said."""
 
 
 class Client:
@@ -87,8 +87,8 @@ class Client:
             raise
         return client
 
-    async def aclose(self) -> None:
-        """Say goodbye to the node, and wait for its end if this was its last client. Nothing is flushed here.
+    async def aclose(self, seconds: float = LEAVE_SECONDS) -> None:
+        """Say goodbye to the node, and wait so long for its end if this was its last client. Nothing is flushed here.
 
         From now on everything that was opened through this client raises SessionClosed.
         """
@@ -98,7 +98,7 @@ class Client:
         if self._position_change is not None:
             self._position_change.set()
         await self.reads.aclose()
-        with anyio.move_on_after(LEAVE_SECONDS_MAX):
+        with anyio.move_on_after(seconds):
             await self._attachment.leave()
 
     async def release_all(self) -> None:

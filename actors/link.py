@@ -310,7 +310,7 @@ class Link:
             if request.for_caller:
                 del self._requests[number]
                 request.answer(None, error)
-        self._unsent_requests = deque(self._requests.values())
+        self._unsent_requests = deque(each for each in self._unsent_requests if not each.is_answered)
 
     def end(self, refusal: Exception, *, wake: bool = True) -> None:
         """Make every later call and request raise `refusal`; what isn't acknowledged is dropped.

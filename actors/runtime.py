@@ -22,7 +22,7 @@ import anyio
 
 from turnkeeper.runtime.actors import ActorRef, spawn_in_loop, without_interrupts
 from turnkeeper.runtime.errors import register_error
-from turnkeeper.storage.errors import Exists, TooLarge
+from turnkeeper.storage.errors import Exists, Failed, TooLarge
 from turnkeeper.storage.exact_json import encode_data
 from turnkeeper.storage.limits import PATCH_BYTES_MAX
 from turnkeeper.storage.reading import Reader
@@ -36,11 +36,14 @@ from .following import Following
 from .ids import new_session_id
 from .places import make_parents_of_default, store_path
 from .records import Event, EventPage, SessionInfo, Status
-from .session import Session, ToolCall, Turn, note_or_raise
+from .session import END_SECONDS_MAX, Session, ToolCall, Turn, note_or_raise
 from .session_opening import open_session
 
 HEADER_BYTES_MAX = PATCH_BYTES_MAX - 1024
 """A session's header as its creator gives it; what is left of a patch is for owner and first turn."""
+
+GOODBYE_SECONDS_MIN = 0.5
+"""How long leaving waits for the node's end, even if storing the sessions' ends took all the time there was."""
 
 ROWS_A_LOOK = 256
 """How many sessions one look into the list takes while it searches for those that a filter lets pass."""
@@ -209,9 +212,15 @@ class Runtime:
         failures: list[Exception] = []
         await _all(failures, [ref.stop for ref in self._refs])
         await _collect(failures, self._actors.aclose)
-        await _all(failures, [session.aclose for session in list(self._sessions)])
-        await _collect(failures, self._client.release_all)
-        await _collect(failures, self._client.aclose)
+        deadline = anyio.current_time() + END_SECONDS_MAX
+        with anyio.CancelScope(deadline=deadline):
+            await _all(failures, [session.aclose for session in list(self._sessions)])
+            await _collect(failures, self._client.release_all)
+        unstored = sum(stream.head - stream.acknowledged for stream in self._client.link.streams)
+        if unstored:
+            failures.append(Failed(f"the last {unstored:,} events weren't stored within {END_SECONDS_MAX:.0f} s"))
+        goodbye = max(GOODBYE_SECONDS_MIN, deadline - anyio.current_time())
+        await _collect(failures, partial(self._client.aclose, goodbye))
         return failures
 
     def __del__(self) -> None:

@@ -223,7 +223,7 @@ class Session:
         with anyio.move_on_after(END_SECONDS_MAX, shield=True) as scope:
             await self._leave()
         if scope.cancelled_caught:
-            raise Failed(f"{self.id}: closing took over {END_SECONDS_MAX:.0f} s")
+            raise Failed(f"the end of {self.id} wasn't stored within {END_SECONDS_MAX:.0f} s")
 
     def give_up(self) -> None:
         """Close without waiting: what is buffered is stored, and the session released, as soon as that is possible."""
@@ -338,7 +338,7 @@ class Session:
                     self.close_turn(reason, error)
             await self.flush()
         if scope.cancelled_caught:
-            raise Failed(f"{self.id}: storing the turn's end took over {END_SECONDS_MAX:.0f} s")
+            raise Failed(f"the end of {self.id}'s turn wasn't stored within {END_SECONDS_MAX:.0f} s")
 
     def close_turn(self, reason: Reason, error: BaseException | None = None, time: int | None = None) -> bool:
         """Append what closes the open turn, at once, and say whether there was one; `time` in ms."""

@@ -16,11 +16,14 @@ import anyio
 import pytest
 
 from turnkeeper.actors import link as link_module
+from turnkeeper.actors import runtime as runtime_module
+from turnkeeper.actors import session as session_module
 from turnkeeper.actors.client import Client
 from turnkeeper.actors.errors import (
     Ambiguous,
     Conflict,
     Exists,
+    Failed,
     Fenced,
     ForkedProcess,
     InvalidValue,
@@ -797,6 +800,27 @@ async def test_leaving_closes_sessions_and_leaves_no_process(store: Path) -> Non
         (listed,) = await runtime.sessions()
         assert (listed.status, listed.open_turn) == ("closed", False)
         assert told(await runtime.read("k", last=1)) == [(2, "turn/end", {"turn": 1, "reason": "aborted"})]
+
+
+async def test_leaving_a_store_that_doesnt_answer_is_over_in_time(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the writer stopped the ends give up, and say that the last events may not be stored."""
+    monkeypatch.setattr(session_module, "END_SECONDS_MAX", 1.0)
+    monkeypatch.setattr(runtime_module, "END_SECONDS_MAX", 1.0)
+
+    async def leave_while_stopped() -> None:
+        async with open_runtime(store) as runtime:
+            session = await runtime.create_session()
+            await say(session, "one")
+            stopped.append(writer_of(store))
+            os.kill(stopped[0], signal.SIGSTOP)
+            await session.append("user/message", {"text": "two"})
+
+    stopped: list[int] = []
+    with anyio.fail_after(SECONDS_MAX), pytest.raises(Failed) as caught:
+        await leave_while_stopped()
+    assert any("the last 1 events weren't stored within 1 s" in note for note in caught.value.__notes__)
+    os.kill(stopped[0], signal.SIGCONT)
+    wait_unserved(store, SECONDS_MAX)
 
 
 async def test_the_bodys_exception_leaves_the_runtime_unchanged(store: Path) -> None:

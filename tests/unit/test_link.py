@@ -559,6 +559,16 @@ def test_an_unreachable_store_is_told_to_who_waits_and_changes_nothing_else(driv
     assert (watched["op"], appended[1][0][3]) == ("watch", b"one\n")
 
 
+def test_a_failure_while_the_connection_stands_asks_nothing_twice(driver: Driver) -> None:
+    """What was sent is still being answered, and only what callers wait for ends."""
+    watch = driver.link.ask({"op": "watch", "after": 1})
+    driver.sent()
+    driver.link.fail(NodeNotAnswering(7, "stopped"))
+    assert driver.sent() == []
+    driver.link.receive({"re": 1, "position": 9})
+    assert watch.reply == {"re": 1, "position": 9}
+
+
 def test_the_end_of_the_client_ends_every_stream(driver: Driver) -> None:
     """From then on each call raises why, and nothing is kept."""
     stream = driver.own()
