@@ -11,6 +11,7 @@ import os
 import socket
 
 from turnkeeper.storage import lock
+from turnkeeper.storage.errors import StoreMissing, StoreRefused
 from turnkeeper.storage.store import STORE_FILE, WRITER_FILE, check_directory
 
 from .errors import NodeNotAnswering
@@ -25,7 +26,12 @@ class StoreDirectory:
         """Open the directory at `path`. Raises StoreMissing or StoreRefused where there can't be a store."""
         check_directory(path)
         self.path = path
-        self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            raise StoreMissing(path, "the store was removed a moment ago") from None
+        except PermissionError as error:
+            raise StoreRefused(path, f"can't be opened ({error.strerror})") from None
 
     def connect(self, name: str) -> socket.socket:
         """Connect to one of the store's sockets and return the connection, non-blocking.

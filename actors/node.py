@@ -181,6 +181,8 @@ class Node:
     async def _answer(self, visitor: Visitor, message: Any) -> dict[str, Any]:
         """Do what a visitor asks and return the answer. Raises FrameError for what is no request."""
         match message:
+            case {"op": protocol.ATTACH} if self._ending.is_set():
+                return self._hello(protocol.STATE)  # too late to become a client: it has to come again
             case {"op": protocol.ATTACH, "name": str(name)}:
                 visitor.name, visitor.serves, visitor.attached = name, bool(message.get("serves")), True
                 return {"op": protocol.ATTACHED}
