@@ -100,6 +100,26 @@ class DemoResult:
             return f"Nothing was killed, so nothing is proven about it. {unproven}"
         return f"Proven: the death of processes ({victims}) lost nothing that was acknowledged. {unproven}"
 
+    @property
+    def about_plain(self) -> list[str]:
+        """Say in a few lines what the plain column shows, and how that came about."""
+        plain, found = self.progress.plain, self.plain_verdict
+        lines = [
+            "Plain files are written by the agents themselves, so it is agents that are killed; nothing is synced."
+        ]
+        if plain.kills:
+            lines.append("What reached write() outlives its process: these kills alone lose nothing from plain files.")
+            lines.append(
+                "On purpose, one agent was killed between two writes of one line: "
+                f"unreadable {found.unreadable}, and lost with it what was appended behind: {found.lost}."
+            )
+        if plain.owners_let_in:
+            lines.append(
+                "On purpose, a second process opened a file that was open: it was let in, and both gave the same "
+                f"numbers: repeated {found.repeated}."
+            )
+        return lines
+
     def as_map(self) -> dict[str, Any]:
         """Give the result as plain values."""
         store = self.progress.store
@@ -110,7 +130,12 @@ class DemoResult:
             "orphans": None,
             "serving_ms": _times(store, store.serving_ms),
             "violations": list(self.verdict.violations),
-            "plain": {**_figures(self.progress.plain, self.plain_verdict), "unreadable": self.plain_verdict.unreadable},
+            "plain": {
+                **_figures(self.progress.plain, self.plain_verdict),
+                "torn_writes": self.progress.plain.torn_writes,
+                "unreadable": self.plain_verdict.unreadable,
+                "about": self.about_plain,
+            },
             "proven": self.proven,
             "file_system": self.file_system,
             "elapsed_seconds": round(self.elapsed, 1),

@@ -108,6 +108,7 @@ class PlainAgents:
     async def tear_a_line(self, session: int, number: int) -> None:
         """Have the process that writes the session's file die between two writes of a line, and start it again."""
         await self._ask(session, "die_in_write", number)
+        self.column.torn_writes += 1
 
     async def try_second_owner(self, session: int, number: int, steps: Steps) -> None:
         """Open the session's file in a second process, and replay a turn in it."""

@@ -7,7 +7,7 @@ replay; a kill's moment is a time and not a step, so that it can fall anywhere i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal, NamedTuple
 
@@ -70,8 +70,15 @@ class Plan:
         return min(self.sessions, WORKERS_MAX)
 
     def as_map(self) -> dict[str, Any]:
-        """Give the plan as plain values."""
-        return asdict(self)
+        """Give the plan as plain values; a turn is [at_ms, transcript, turn]."""
+        return {
+            "seed": self.seed,
+            "seconds": self.seconds,
+            "turns": [[list(turn) for turn in turns] for turns in self.turns],
+            "kills": [kill._asdict() for kill in self.kills],
+            "second_owner": self.second_owner._asdict(),
+            "torn_write": self.torn_write and self.torn_write._asdict(),
+        }
 
 
 def make_plan(seed: int, sessions: int, seconds: float, transcripts: Sequence[int], *, kill: bool) -> Plan:

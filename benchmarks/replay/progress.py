@@ -34,6 +34,7 @@ class Column:
     kills: list[Kill] = field(default_factory=list)
     owners_refused: int = 0
     owners_let_in: int = 0
+    torn_writes: int = 0
     flushes: list[tuple[float, float]] = field(default_factory=list)
 
     def take(self, report: TurnReport) -> None:

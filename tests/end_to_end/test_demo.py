@@ -73,7 +73,7 @@ def test_nothing_acknowledged_is_lost_when_writer_and_node_are_killed(room: Path
     plain = figures["plain"]
     assert plain["kills"] == {"agent": 3}
     assert plain["second_owners"] == {"refused": 0, "let_in": 1}
-    assert (plain["unreadable"], plain["lost"]) == (1, 1)
+    assert (plain["torn_writes"], plain["unreadable"], plain["lost"]) == (1, 1, 1)
     assert plain["repeated"] > 0
     assert set(watcher.phases) >= {"starting the agents", "replaying"}
     assert list(room.iterdir()) == []
