@@ -48,7 +48,7 @@ class CommandLine:
 
     def __init__(self, store: Path, home: Path) -> None:
         self.store = store
-        self._environment = {
+        self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("TURNKEEPER_", "XDG_"))},
             "HOME": str(home),
             "TURNKEEPER_STORE": str(store),
@@ -84,7 +84,7 @@ class CommandLine:
         environment: Mapping[str, str | None] | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start a command, in a process group of its own as a shell does."""
-        variables = {**self._environment, **(environment or {})}
+        variables = {**self.environment, **(environment or {})}
         return subprocess.Popen(
             self.line(*arguments),
             stdin=stdin,

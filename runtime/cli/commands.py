@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .invocation import Invocation
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Command(click.Command):
@@ -61,9 +64,10 @@ def global_options() -> list[click.Option]:
             ["--store"],
             metavar="DIR",
             expose_value=False,
+            is_eager=True,
             callback=_set_store,
             help="The store's directory.  [default: $TURNKEEPER_STORE, else the user's data directory]",
-            type=click.Path(file_okay=False),
+            shell_complete=_complete_directory,
         ),
         click.Option(
             ["--json"],
@@ -74,6 +78,12 @@ def global_options() -> list[click.Option]:
             help="Print JSON only, one object or one object a line.",
         ),
     ]
+
+
+def _complete_directory(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="dir")]
 
 
 def _set_store(ctx: click.Context, param: click.Parameter, value: str | None) -> None:

@@ -6,6 +6,7 @@ to scripts: a new cause of failure gets a kind here, never a code of its own.
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Any, Final
 
@@ -58,6 +59,8 @@ _KINDS: Final[dict[type[StorageError], str]] = {
 }
 """Storage's and the runtime's errors; one that isn't listed is `failed`. Subclasses stand before what they extend."""
 
+_NO_SPACE: Final = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
+
 TRACEBACK_VARIABLE: Final = "TURNKEEPER_TRACEBACK"
 
 
@@ -98,8 +101,8 @@ def failure_of(error: BaseException, store: str) -> Failure:
         return _of_storage_error(error, store)
     if isinstance(error, OSError):
         place = error.filename if isinstance(error.filename, str) else store
-        what = error.strerror or str(error) or type(error).__name__
-        return Failure("failed", what, place, "", errno=error.errno)
+        kind = "store_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "failed"
+        return Failure(kind, error.strerror or str(error) or type(error).__name__, place, "", errno=error.errno)
     return _unexpected(error, store)
 
 
@@ -111,6 +114,8 @@ def _of_usage_error(error: click.ClickException) -> Failure:
 
 def _of_storage_error(error: StorageError, store: str) -> Failure:
     kind = next((kind for known, kind in _KINDS.items() if isinstance(error, known)), "failed")
+    if isinstance(error, errors.StoreRefused) and any(reason in error.why for reason in _NO_SPACE):
+        kind = "store_full"  # there was not even room to make or open it, so nobody could keep a reserve
     fields = {name: value for name, value in vars(error).items() if not name.startswith("_")}
     return Failure(kind, *_wording(error, store), **fields)
 

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 import orjson
+
+
+class OutputError(Exception):
+    """Standard output takes nothing any more, for this reason."""
 
 
 def print_json(value: Any) -> None:
@@ -21,9 +26,9 @@ def print_json(value: Any) -> None:
 
 
 def print_line(line: bytes) -> None:
-    """Print a line of bytes, given without its newline, as it is."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(line + b"\n")
+    """Print a line of bytes, given without its newline, as it is. Raises BrokenPipeError, OutputError."""
+    with _output_errors():
+        sys.stdout.buffer.write(line + b"\n")
 
 
 def print_text(line: str) -> None:
@@ -42,8 +47,19 @@ def print_note(line: str) -> None:
 
 
 def flush_output() -> None:
-    """Hand over what was printed. Raises OSError, BrokenPipeError among them."""
-    sys.stdout.flush()
+    """Hand over what was printed. Raises BrokenPipeError, OutputError."""
+    with _output_errors():
+        sys.stdout.flush()
+
+
+@contextmanager
+def _output_errors() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(error.strerror) from None
 
 
 def abandon_output() -> None:
@@ -100,7 +116,7 @@ def _draw_table(columns: Sequence[str], rows: list[list[str]], right: frozenset[
         table.add_column(column, justify="right" if column in right else "left", no_wrap=True, overflow="ellipsis")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    sys.stdout.flush()
+    flush_output()
     Console(highlight=False).print(table)
 
 

@@ -13,7 +13,7 @@ from turnkeeper import __version__
 from .commands import Group, example_text
 from .failures import Failure, failure_of
 from .invocation import Invocation
-from .printing import abandon_output, flush_output, print_json, print_note
+from .printing import OutputError, abandon_output, flush_output, print_json, print_note
 
 NAME = "turnkeeper"
 _COMPLETION_VARIABLE = "_TURNKEEPER_COMPLETE"
@@ -21,6 +21,9 @@ _COMPLETION_VARIABLE = "_TURNKEEPER_COMPLETE"
 _HELP = """Durable sessions for agents: what was acknowledged survives the death of whatever served it.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 busy, 5 damaged, 6 store full.
+
+\b
+Completion in bash (or zsh, fish): eval "$(_TURNKEEPER_COMPLETE=bash_source turnkeeper)"
 """
 
 program = Group(
@@ -28,6 +31,7 @@ program = Group(
     help=_HELP,
     epilog=example_text(f"{NAME} --store ~/agents session list --limit 5"),
     members={
+        "demo": ".demo:demo",
         "serve": ".serve:serve",
         "status": ".status:status",
         "stop": ".stop:stop",
@@ -96,9 +100,9 @@ def run(arguments: Sequence[str]) -> int:
         # Whoever read the output has seen enough, as `head` does.
         abandon_output()
         code = 0
-    except OSError as error:
+    except OutputError as error:
         abandon_output()
-        failure = Failure("failed", f"the output can't be written ({error.strerror})", "standard output", "")
+        failure = Failure("failed", f"the output can't be written ({error})", "standard output", "")
         print_note(failure.message)
         code = failure.exit_code
     return code
@@ -121,7 +125,7 @@ def _run_command(arguments: Sequence[str], invocation: Invocation) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help(), err=True)
         return error.exit_code
-    except (BrokenPipeError, KeyboardInterrupt):
+    except (BrokenPipeError, OutputError):
         raise
     except Exception as error:
         is_json = invocation.is_json or _asks_for_json(arguments)

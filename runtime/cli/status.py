@@ -29,6 +29,8 @@ def status(invocation: Invocation) -> None:
     if answer is None:
         raise not_served(store)
     figures = {name: value for name, value in answer.items() if name != "op"}
+    if figures["position"] is not None:
+        figures["position"] -= 1  # the writer says which one is next; people go on behind the last one
     if invocation.is_json:
         print_json(figures)
     else:
