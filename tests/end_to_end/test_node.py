@@ -261,7 +261,7 @@ def test_a_path_longer_than_an_address_can_be_is_no_matter(tmp_path: Path) -> No
 
 
 def test_a_killed_writer_serves_again_soon_and_everybody_is_told(store: ServedStore) -> None:
-    """Clients hear `opening` and then `serving` with the new writer's pid, within a second where there is one to spare."""
+    """Clients hear `opening`, then `serving` with the new writer's pid, within a second where there is one to spare."""
     seconds: list[float] = []
     for _ in range(3):
         killed = store.kill_writer()
