@@ -43,15 +43,18 @@ class Fitting:
             yield event
             return
         limit = self._event_bytes_max
-        too_long = f"line of {length} bytes is over the limit of " + (
-            f"{limit // _MIB} MiB" if limit % _MIB == 0 else f"{limit} bytes"
-        )
+        too_long = f"line of {length} bytes is over the limit of {_told(limit)}"
         for shorter, without in _shorter(event):
             if _length(shorter) <= limit:
                 self._report.add_problem(self._path, event.line, f"{too_long}; {event.type} kept without {without}")
                 yield shorter
                 return
         self._report.add_problem(self._path, event.line, f"{too_long}; {event.type} left out")
+
+
+def _told(limit: int) -> str:
+    """Name the limit as people know it: who stores the events may need a little room of it."""
+    return f"{limit / _MIB:.2g} MiB" if limit > _MIB // 2 else f"{limit} bytes"
 
 
 def _length(event: ImportedEvent) -> int:
