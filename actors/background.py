@@ -28,9 +28,10 @@ class Background:
         return self._tasks
 
     async def open(self) -> None:
-        """Be ready for tasks."""
+        """Be ready for tasks. Isn't cancelled in the middle, which would leave the group entered and never left."""
         await self._outer.__aenter__()
-        await self._outer.start(without_interrupts(self._live))
+        with anyio.CancelScope(shield=True):
+            await self._outer.start(without_interrupts(self._live))
 
     async def aclose(self) -> None:
         """Cancel the tasks and wait for their end. Raises what they raised, in a group."""

@@ -58,7 +58,7 @@ class Client:
         self._attachment = attachment
         self._store_id = attachment.hello.get("store")
         self._background = Background()
-        self._abandoned: set[str] = set()
+        self._given_up: set[str] = set()
         self._begun = anyio.Event()
         self._failure: Exception | None = None
         self._next_position = 0
@@ -120,20 +120,21 @@ class Client:
         With `create`, a header, an unknown stream is reserved. Cancelled, what may still be granted is released.
         Raises NotFound, Ambiguous, SessionBusy, Exists, Corrupt, or that the store can't be reached.
         """
-        owner = {**own_identity().as_map(), "token": new_token()}
-        header = None if create is None else {**create, "owner": owner}
-        message = {"op": OPEN, "wanted": wanted, "owner": owner, "takeover": takeover, "create": header}
+        token = new_token()
         while True:
+            owner = {**own_identity().as_map(), "token": token}
+            header = None if create is None else {**create, "owner": owner}
+            message = {"op": OPEN, "wanted": wanted, "owner": owner, "takeover": takeover, "create": header}
             request = self.link.ask(message, for_caller=True)
             try:
                 reply = await self.answered(request)
             except SessionBusy as busy:
-                if busy.owner.get("token") not in self._abandoned:
+                token = busy.owner.get("token", "")
+                if token not in self._given_up:
                     raise
-                # Its owner is an opening of ours that was cancelled: it is released as soon as it is answered.
-                await anyio.sleep(RETRY_SECONDS_FIRST)
+                # Its owner is an opening of ours that was given up before its answer: whoever has its token goes on.
             except BaseException:
-                self._abandoned.add(owner["token"])
+                self._given_up.add(token)
                 raise
             else:
                 return self.link.own_opened(request), reply
@@ -220,7 +221,18 @@ class Client:
     # -- The tasks
 
     def _start(self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
-        self._background.tasks.start_soon(without_interrupts(function), *args)
+        self._background.tasks.start_soon(without_interrupts(self._run), function, *args)
+
+    async def _run(self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        """Run a task. Its failure is a mistake of ours: it ends not the host's body, but what that asks from then on."""
+        try:
+            await function(*args)
+        except Exception as failure:
+            self._failure = failure
+            while isinstance(self._failure, ExceptionGroup):
+                self._failure = self._failure.exceptions[0]
+            self.link.end(self._failure)
+            self._begun.set()
 
     async def _serve(self) -> None:
         """Be a client of the store's node, whichever process that is, for as long as this client lives."""

@@ -239,16 +239,20 @@ class Link:
 
     def receive(self, message: Any) -> None:
         """Take one message of the writer. Raises FrameError if it is no answer to anything that was sent."""
-        if message.__class__ is list and len(message) == 2:
+        if message.__class__ is list and len(message) == 2 and message[1].__class__ is list:
             self._take_results(*message)
         elif message.__class__ is dict and message.get("re") in self._requests:
-            request = self._requests.pop(message["re"])
-            if "error" in message:
-                request.answer(None, error_from_wire(message))
-            else:
-                request.answer(message, None)
+            self._take_reply(message)
         else:
             raise FrameError(f"the writer sent what is no answer: {message!r:.100}")
+
+    def _take_reply(self, message: dict[str, Any]) -> None:
+        request = self._requests[message["re"]]
+        is_error = "error" in message
+        if not is_error and request.message["op"] == OPEN and not _is_opening(message):
+            raise FrameError(f"the writer's answer to an opening can't be read: {message!r:.100}")
+        del self._requests[message["re"]]
+        request.answer(None if is_error else message, error_from_wire(message) if is_error else None)
 
     def _take_results(self, number: Any, results: Any) -> None:
         if not self._frames or self._frames[0][0] != number or len(results) != len(self._frames[0][1]):
@@ -257,10 +261,12 @@ class Link:
         for stream, result in zip(streams, results, strict=True):
             if not stream.flying:
                 continue
-            if result.__class__ is list:
+            if result.__class__ is list and len(result) == 3:
                 stream.acknowledge(result[0], result[2])
-            else:
+            elif result.__class__ is dict:
                 stream.refuse(error_from_wire(result))
+            else:
+                raise FrameError(f"the writer sent what is no result: {result!r:.100}")
             if stream.wanted and stream.sent is None:
                 self.request_flush(stream)
             if stream.refusal is not None or (stream.leaving and stream.is_settled):
@@ -338,3 +344,9 @@ class Link:
         wake, self.wake = self.wake, None
         if wake is not None:
             wake()
+
+
+def _is_opening(reply: dict[str, Any]) -> bool:
+    """Say whether this is what an opening is answered with."""
+    form = {"stream": str, "epoch": int, "head": int, "summary": dict, "new": bool}
+    return all(isinstance(reply.get(name), kind) for name, kind in form.items())

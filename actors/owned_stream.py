@@ -340,4 +340,7 @@ class OwnedStream:
 
 def copy_of(error: Exception) -> Exception:
     """Make the error anew from its fields, so that each raising has a traceback and notes of its own."""
-    return type(error)(*error.args)
+    try:
+        return type(error)(*error.args)
+    except TypeError:
+        return error

@@ -76,8 +76,9 @@ class Runtime:
     ) -> Session:
         """Make a session of a new, memorable id, owned by this process. Nothing is stored before its first event.
 
-        `key` is your own name for it; `seed` are events that it begins with; `created` is in ms since 1970, now if
-        nothing is said, and `origin` says where an imported one came from.
+        `key` is your own name for it; `seed` are events that it begins with, and a turn that is open at their end is
+        closed as interrupted; `created` is in ms since 1970, now if nothing is said, and `origin` says where an
+        imported one came from.
 
         Raises:
             Exists: The key names another session. SessionBusy: The key is being taken by a living owner.
@@ -98,6 +99,7 @@ class Runtime:
         try:
             for event in seeds:
                 await session.append(event.type, event.data)
+            session.close_turn("interrupted")
         except BaseException:
             session.give_up()
             raise

@@ -566,6 +566,12 @@ async def test_a_cancelled_opening_leaves_no_owner(runtime: Runtime, store: Path
     with anyio.fail_after(SECONDS_MAX):
         async with await runtime.open_session(session.id) as again:
             assert again.head == 1
+    for _ in range(2):
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await runtime.open_session("new", create=True)
+    async with await runtime.open_session("new", create=True) as again:
+        await say(again, "one")
 
 
 async def test_a_seed_is_where_a_session_begins(runtime: Runtime) -> None:
@@ -576,6 +582,12 @@ async def test_a_seed_is_where_a_session_begins(runtime: Runtime) -> None:
         await second.flush()
         assert told(await runtime.read(second.id)) == told(await runtime.read(first.id))
         assert [each.id for each in await runtime.sessions(parent=first.id)] == [second.id]
+    half = (await runtime.read(first.id))[:2]
+    async with await runtime.create_session(seed=half) as third, third.turn():
+        assert told(await third.read(start=2)) == [
+            (2, "turn/end", {"turn": 1, "reason": "interrupted"}),
+            (3, "turn/start", {"turn": 2}),
+        ]
 
 
 # -- Lists and reads

@@ -289,12 +289,19 @@ def test_answers_of_a_lost_connection_are_not_expected_any_more(driver: Driver) 
         driver.answer(1, [5, 6, 1])
 
 
-@pytest.mark.parametrize("message", [[7, []], [1, []], {"re": 99}, {"op": "hello"}, "text", [1], None])
+@pytest.mark.parametrize(
+    "message",
+    [
+        *([7, []], [1, []], [1, None], [1, ["text"]], [1, [[1, 2]]], [1, [1]], [1]),
+        *({"re": 99}, {"re": 1, "stream": "x"}, {"op": "hello"}, "text", None),
+    ],
+)
 def test_what_is_no_answer_ends_the_connection(driver: Driver, message: Any) -> None:
     """A writer that answers something else than what was asked isn't listened to."""
     stream = driver.own()
     stream.add(b"one\n")
     flush(driver, stream)
+    driver.link.ask({"op": "open", "wanted": "x"})
     driver.sent()
     with pytest.raises(FrameError):
         driver.link.receive(message)
