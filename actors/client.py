@@ -224,7 +224,7 @@ class Client:
         self._background.tasks.start_soon(without_interrupts(self._run), function, *args)
 
     async def _run(self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
-        """Run a task. Its failure is a mistake of ours: it ends not the host's body, but what that asks from then on."""
+        """Run a task. Its failure is a mistake of ours: it ends not the host's body but what that asks from now on."""
         try:
             await function(*args)
         except Exception as failure:
