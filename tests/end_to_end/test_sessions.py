@@ -18,6 +18,7 @@ import pytest
 from turnkeeper.actors import link as link_module
 from turnkeeper.actors import runtime as runtime_module
 from turnkeeper.actors import session as session_module
+from turnkeeper.actors.background import Background
 from turnkeeper.actors.client import Client
 from turnkeeper.actors.errors import (
     Ambiguous,
@@ -879,6 +880,16 @@ async def test_a_session_that_is_dropped_unclosed_warns_and_loses_nothing(runtim
     assert [each.category for each in caught if id in str(each.message)] == [ResourceWarning]
     with anyio.fail_after(SECONDS_MAX):
         assert texts([await anext(runtime.follow("k", after=0))]) == ["kept"]
+
+
+async def test_a_runtime_that_is_dropped_unclosed_warns(runtime: Runtime) -> None:
+    """Nobody said goodbye for it."""
+    dropped = Runtime(runtime._client, Background())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        del dropped
+        gc.collect()
+    assert "a runtime was never closed: use `async with`" in [str(each.message) for each in caught]
 
 
 async def test_a_forked_child_is_refused(runtime: Runtime) -> None:
