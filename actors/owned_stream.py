@@ -137,19 +137,17 @@ class OwnedStream:
         """Say whether nothing waits to be sent or answered."""
         return self.sent is None and not self._lines and not self._marks and not self._deferred
 
-    def add(self, line: bytes) -> int:
-        """Take the next line, encoded with the number `head`, and return that number."""
-        lines, link = self._lines, self._link
-        if not lines:
-            link.begin_window(self)
-        lines.append(line)
-        size = len(line)
-        link.buffered_bytes += size
-        self.unsent_bytes += size
+    def add(self, line: bytes, patch: Mapping[str, Any] | None = None) -> int:
+        """Take the next line, encoded with the number `head`, and return that number.
+
+        `patch` changes the summary together with it. Only when both are here may a large group go out before its
+        flush: whoever is asked for one may send it from within the call.
+        """
+        seq = self._take(line)
+        if patch is not None:
+            self.patch(patch)
         if self.unsent_bytes >= EARLY_BYTES:
-            link.request_flush(self)
-        seq = self.head
-        self.head = seq + 1
+            self._link.request_flush(self)
         return seq
 
     def add_keyed(self, line: bytes, key: str) -> None:
@@ -160,11 +158,23 @@ class OwnedStream:
         """
         if self._lines and not (self._marks and self._marks[-1][0] == self.head):
             self._marks.append((self.head, None, None))
-        self.add(line)
+        self._take(line)
         self._marks.append((self.head, None, key))
         self.keyed_answer = None
         self.barred = True
         self._link.request_flush(self)
+
+    def _take(self, line: bytes) -> int:
+        lines, link = self._lines, self._link
+        if not lines:
+            link.begin_window(self)
+        lines.append(line)
+        size = len(line)
+        link.buffered_bytes += size
+        self.unsent_bytes += size
+        seq = self.head
+        self.head = seq + 1
+        return seq
 
     def patch(self, patch: Mapping[str, Any]) -> None:
         """Change the summary together with the last line that was added; alone, if that one was sent already.

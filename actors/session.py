@@ -254,11 +254,7 @@ class Session:
         return self._take_folded(encode_event(self.id, self._stream.head, now, type, data, text="replace"), type, data)
 
     def _take_folded(self, line: bytes, type: str, data: Mapping[str, Any]) -> int:
-        seq = self._stream.add(line)
-        patch = self._state.fold(seq, type, data)
-        if patch is not None:
-            self._stream.patch(patch)
-        return seq
+        return self._stream.add(line, self._state.fold(self._stream.head, type, data))
 
     async def _append_in_turn(self, line: bytes, type: str) -> int:
         self._queued += 1

@@ -3,7 +3,8 @@
 Life of a commit: the append rule decides (drafting), free space and filling are made sure of, then `pwrite`,
 `fdatasync`, one unsynced index transaction. Only then is it answered. Any failure from the write on raises Failed and
 the journal takes nothing more: its process must end, and a successor's opening settles what the disk has. What is
-lost when the *process* dies: nothing that was answered. When the *machine* dies: nothing that was answered.
+lost when the *process* dies: nothing that was answered. When the *machine* dies: nothing that was answered; in a
+store of durability `os`, which doesn't sync its commits, what the system had not written yet.
 
 Synchronous, for one thread; the caller holds the store's lock as long as the journal is open.
 """
@@ -37,7 +38,7 @@ from .opening import ActiveSegment, Opened, OpeningReport, create_segment, open_
 from .reading import RunReader, resolve
 from .requests import Appended, Granted, Request, Result, StreamRow, Summary
 from .scanning import Batch
-from .store import WRITER_FILE, describe
+from .store import WRITER_FILE, StoreDescription, describe
 from .trust import Witness, with_state, write_index_record
 
 
@@ -47,14 +48,15 @@ class Journal:
     def __init__(
         self,
         fs: FileSystem,
-        store: str,
+        description: StoreDescription,
         boot: str,
         opened: Opened,
         is_gone: Callable[[Mapping[str, Any]], bool],
         clock: Callable[[], int],
     ) -> None:
         self._fs = fs
-        self._store = store
+        self._store = description.store
+        self._syncs = description.durability == "fsync"
         self._boot = boot
         self._record = opened.record
         self._index = opened.index
@@ -92,11 +94,11 @@ class Journal:
         fault; `clock` gives milliseconds since 1970. Raises StoreRefused, NewerFormat, Failed, OSError.
         """
         fs = fs or LocalFileSystem(root)
-        store = describe(root).store
-        opened = open_for_writing(fs, store, boot, distrust_index=distrust_index, progress=progress)
+        description = describe(root)
+        opened = open_for_writing(fs, description, boot, distrust_index=distrust_index, progress=progress)
         try:
             write_whole_file(fs, WRITER_FILE, json.dumps(dict(holder)).encode() + b"\n")
-            return cls(fs, store, boot, opened, is_gone, clock or _now)
+            return cls(fs, description, boot, opened, is_gone, clock or _now)
         except BaseException:
             opened.index.close()
             fs.close(opened.active.handle)
@@ -186,7 +188,8 @@ class Journal:
             return full
         try:
             self._fs.write(active.handle, active.end, content)
-            self._fs.sync(active.handle)
+            if self._syncs:
+                self._fs.sync(active.handle)
             header = BatchHeader(self._next_batch, position, now, len(lines), runs, active.h, h, len(line))
             batch = Batch(active.number, active.end, header)
             placed = placed_runs(header, active.end)
@@ -321,6 +324,8 @@ class Journal:
             self._cut(self._retired)
         indexed = self._index.indexed
         if not self._failed:
+            if not self._syncs:
+                self._fs.sync(self._active.handle)
             self._index.sync()
         self._index.close()
         if not self._failed:

@@ -16,12 +16,21 @@ from dataclasses import dataclass, field
 from .errors import Failed
 from .filesystem import FileSystem, write_whole_file
 from .findings import Finding
-from .format import FILLING, encode_segment_header
+from .format import FILLING, FILLING_BYTES, encode_segment_header
 from .hopping import JournalEnd, JournalHop, Progress
 from .index import Index
 from .limits import FILLING_AHEAD_BYTES
-from .scanning import Segment, segment_name, segment_path
-from .store import INDEX_DIRECTORY, JOURNAL_DIRECTORY, QUARANTINE_DIRECTORY
+from .scanning import (
+    Hopper,
+    Segment,
+    Stretch,
+    is_foreign,
+    open_segment,
+    segment_name,
+    segment_numbers,
+    segment_path,
+)
+from .store import INDEX_DIRECTORY, JOURNAL_DIRECTORY, QUARANTINE_DIRECTORY, StoreDescription
 from .trust import IndexRecord, Witness, judge_index, record_of, with_state, write_index_record
 
 
@@ -63,19 +72,25 @@ class Opened:
 
 
 def open_for_writing(
-    fs: FileSystem, store: str, boot: str, *, distrust_index: bool = False, progress: Progress | None = None
+    fs: FileSystem,
+    description: StoreDescription,
+    boot: str,
+    *,
+    distrust_index: bool = False,
+    progress: Progress | None = None,
 ) -> Opened:
     """Open the journal of the store whose lock the caller holds.
 
     Raises Failed or OSError, having acknowledged nothing.
     """
-    return _Opening(fs, store, boot, progress).run(distrust_index)
+    return _Opening(fs, description, boot, progress).run(distrust_index)
 
 
 class _Opening:
-    def __init__(self, fs: FileSystem, store: str, boot: str, progress: Progress | None) -> None:
+    def __init__(self, fs: FileSystem, description: StoreDescription, boot: str, progress: Progress | None) -> None:
         self._fs = fs
-        self._store = store
+        self._store = description.store
+        self._syncs = description.durability == "fsync"
         self._boot = boot
         self._progress = progress
         self._report = OpeningReport()
@@ -87,6 +102,8 @@ class _Opening:
         self._remove_temporary()
         judgement = judge_index(fs, self._store, self._boot, distrust=distrust)
         record = judgement.record if judgement.trusted else None
+        if not self._syncs and record is None and (judgement.machine_went_down or judgement.record is None):
+            cut_unsynced(fs, self._store, judgement.witness, self._report)
         if record is None:
             directory = f"{INDEX_DIRECTORY}/{secrets.token_hex(8)}"
             fs.make_directory(directory)
@@ -174,30 +191,11 @@ class _Opening:
 
     def _quarantine(self, segment: Segment, offset: int, torn: bytes, machine_went_down: bool) -> None:
         """Keep a copy of an unfinished batch, with a note that says what it is."""
-        fs = self._fs
-        fs.make_directory(QUARANTINE_DIRECTORY)
-        name = f"{QUARANTINE_DIRECTORY}/torn-{segment.number:08d}-{offset}-{secrets.token_hex(4)}"
         why = "an unfinished write at the journal's end; nothing in it was acknowledged"
         if machine_went_down:
             why = "an unfinished write at the journal's end; the machine went down, so it was possibly acknowledged"
-        streams = segment.view.events_in(offset, offset + len(torn))
-        note = {
-            "why": why,
-            "segment": segment_name(segment.number),
-            "offset": offset,
-            "bytes": len(torn),
-            "time": time.time_ns() // 1_000_000,
-            "streams": {stream: [list(part) for part in ranges] for stream, ranges in streams.items()},
-        }
-        write_whole_file(fs, f"{name}.bytes", torn)
-        write_whole_file(fs, f"{name}.json", json.dumps(note).encode() + b"\n")
-        fs.sync_directory("")
-        self._report.torn_bytes = len(torn)
+        quarantine(self._fs, self._report, segment, offset, torn, "torn tail", why)
         self._report.possibly_acknowledged = machine_went_down
-        self._report.quarantined = f"{name}.bytes"
-        self._report.findings.append(
-            Finding("torn tail", segment_name(segment.number), offset, len(torn), why, streams)
-        )
 
     def _new_segment(self, end: JournalEnd) -> ActiveSegment:
         if end.segment is not None:
@@ -239,3 +237,74 @@ def create_segment(fs: FileSystem, store: str, number: int, first: int) -> Activ
         fs.remove(temporary)
         raise
     return ActiveSegment(number, handle, len(line), FILLING_AHEAD_BYTES, h)
+
+
+def cut_unsynced(fs: FileSystem, store: str, witness: Witness | None, report: OpeningReport) -> None:
+    """After the machine's death, move everything from the first bad batch on to quarantine: the commits weren't synced.
+
+    What the witness knows was durable, so damage to it is left to be reported as such.
+    """
+    durable = 0 if witness is None else witness.batch
+    cut = False
+    for number in segment_numbers(fs):
+        try:
+            segment = open_segment(fs, number, store, write=True)
+        except OSError:
+            continue
+        try:
+            if is_foreign(segment):
+                continue
+            begin = 0 if cut else _first_bad(segment, durable)
+            if begin is None:
+                continue
+            tail = segment.view.read(begin, segment.view.size - begin).rstrip(FILLING_BYTES)
+            if tail:
+                why = "the machine went down before this was on disk; it was possibly acknowledged"
+                quarantine(fs, report, segment, begin, tail, "unsynced batches", why)
+                report.possibly_acknowledged = True
+            if cut or begin == 0:
+                fs.remove(segment_path(number))
+            else:
+                fs.truncate(segment.handle, begin)
+                fs.sync(segment.handle)
+            cut = True
+        finally:
+            fs.close(segment.handle)
+    if cut:
+        fs.sync_directory(JOURNAL_DIRECTORY)
+
+
+def _first_bad(segment: Segment, durable: int) -> int | None:
+    """Find where the first batch begins that isn't whole and wasn't known to be durable; None where all are good."""
+    hopper = Hopper(segment.view, segment.begin())
+    for hop in hopper:
+        if isinstance(hop, Stretch):
+            return hop.offset
+        if hop.header.number > durable and not segment.view.is_whole(hop):
+            return hop.offset
+    if segment.header is None:
+        return 0
+    return hopper.end if segment.view.first_content(hopper.end) < segment.view.size else None
+
+
+def quarantine(
+    fs: FileSystem, report: OpeningReport, segment: Segment, offset: int, content: bytes, kind: str, why: str
+) -> None:
+    """Keep a durable copy of bytes that are about to be cut, with a note, and report them."""
+    fs.make_directory(QUARANTINE_DIRECTORY)
+    name = f"{QUARANTINE_DIRECTORY}/{kind.split()[0]}-{segment.number:08d}-{offset}-{secrets.token_hex(4)}"
+    streams = segment.view.events_in(offset, offset + len(content))
+    note = {
+        "why": why,
+        "segment": segment_name(segment.number),
+        "offset": offset,
+        "bytes": len(content),
+        "time": time.time_ns() // 1_000_000,
+        "streams": {stream: [list(part) for part in ranges] for stream, ranges in streams.items()},
+    }
+    write_whole_file(fs, f"{name}.bytes", content)
+    write_whole_file(fs, f"{name}.json", json.dumps(note).encode() + b"\n")
+    fs.sync_directory("")
+    report.torn_bytes += len(content)
+    report.quarantined = f"{name}.bytes"
+    report.findings.append(Finding(kind, segment_name(segment.number), offset, len(content), why, streams))

@@ -33,8 +33,8 @@ INDEX_DIRECTORY = "index"
 QUARANTINE_DIRECTORY = "quarantine"
 WRITER_FILE = "writer.json"
 
-Durability = Literal["fsync"]
-"""What an acknowledgement survives. fsync: the death of every process and of the machine."""
+Durability = Literal["fsync", "os"]
+"""What an acknowledgement survives. fsync: the death of every process and of the machine; os: that of processes."""
 
 # Magic numbers of statfs(2): file systems whose locks or syncs are somebody else's promise.
 _REFUSED_FILE_SYSTEMS = {
@@ -137,7 +137,7 @@ def parse_description(content: bytes, path: str) -> StoreDescription:
             raise NewerFormat(path, found, FORMAT)
         store = str(uuid.UUID(fields["store"]))
         durability: Durability = fields["durability"]
-        if found < 1 or durability != "fsync":
+        if found < 1 or durability not in ("fsync", "os"):
             raise ValueError(durability)
         return StoreDescription(found, store, int(fields["created"]), durability, str(fields["backend"]))
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -168,12 +168,16 @@ def finish(
 ) -> StoreDescription:
     """Fill an empty store.json in place, synced, or check the one that is there. The caller holds the lock.
 
-    Raises StoreRefused where the description isn't ours or can't be written, NewerFormat for a later version's.
+    `durability` is what a new store gets, and what one that is there must have; None takes either. Raises StoreRefused
+    where the description isn't ours, has another durability, or can't be written; NewerFormat for a later version's.
     """
     name = os.path.join(path, STORE_FILE)
     content = os.pread(descriptor, 65536, 0)
     if content.strip():
-        return parse_description(content, name)
+        description = parse_description(content, name)
+        if durability is not None and durability != description.durability:
+            raise StoreRefused(name, f"the store was made with durability {description.durability!r}; open it so")
+        return description
     created = time.time_ns() // 1_000_000
     description = StoreDescription(FORMAT, str(uuid.uuid4()), created, durability or "fsync", backend)
     filled = description.as_bytes()

@@ -153,8 +153,7 @@ def test_a_patch_belongs_to_the_last_line_of_its_group(driver: Driver) -> None:
     """Lines before and after a patched one go in groups of their own."""
     stream = driver.own()
     stream.add(b"one\n")
-    stream.add(b"two\n")
-    stream.patch({"open_turn": 6})
+    stream.add(b"two\n", {"open_turn": 6})
     stream.add(b"three\n")
     flush(driver, stream)
     assert driver.groups() == [["otter", 2, 5, b"one\ntwo\n", {"open_turn": 6}, None, False]]
@@ -247,6 +246,24 @@ def test_many_bytes_go_without_a_flush(driver: Driver) -> None:
     assert stream.takes_lines
     assert len(driver.groups()) == 1
     assert stream.takes_at_once
+
+
+def test_a_large_line_that_is_sent_from_within_its_call_goes_with_its_number_its_patch_and_its_key(
+    driver: Driver,
+) -> None:
+    """Whoever is told that something waits may take it at once: nothing of it may come later."""
+    stream = driver.own()
+    taken: list[list[Any]] = []
+    driver.link.wake = lambda: taken.extend(driver.groups())
+    first = line(stream, EARLY_BYTES)
+    assert stream.add(first, {"open_turn": stream.head}) == stream.head - 1
+    assert taken == [["otter", 2, stream.head - 1, first, {"open_turn": stream.head - 1}, None, False]]
+    driver.answer(1, [stream.head - 1, stream.head, 1])
+    taken.clear()
+    driver.link.wake = lambda: taken.extend(driver.groups())
+    second = line(stream, EARLY_BYTES)
+    stream.add_keyed(second, "once")
+    assert taken == [["otter", 2, stream.head - 1, second, None, "once", False]]
 
 
 def test_a_full_buffer_takes_nothing_until_there_is_space(driver: Driver) -> None:
