@@ -15,6 +15,9 @@ from typing import Any, TextIO
 
 import orjson
 
+_GAP_CELLS = 3
+_CUT_CELLS_MIN = 8
+
 
 class OutputError(Exception):
     """Standard output takes nothing any more, for this reason."""
@@ -86,15 +89,18 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[str] = ()) -> None:
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[str] = (), cut: Iterable[str] = ()
+) -> None:
     """Print rows of texts under their columns' names; the columns in `right` hold numbers.
 
-    On a terminal long cells are cut to its width, elsewhere nothing is.
+    On a terminal the cells of the columns in `cut` are cut so that each row is one line, and without such columns cells
+    are wrapped. Elsewhere everything stands on one line and is whole.
     """
     cells = [[printable(cell) for cell in row] for row in rows]
     aligned = frozenset(right)
     if is_terminal(sys.stdout):
-        _draw_table(columns, cells, aligned)
+        _draw_table(columns, cells, aligned, frozenset(cut))
         return
     widths = [max(len(row[place]) for row in [columns, *cells]) for place in range(len(columns))]
     for row in [[column.upper() for column in columns], *cells]:
@@ -105,19 +111,38 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right:
         print_text("  ".join(parts).rstrip())
 
 
-def _draw_table(columns: Sequence[str], rows: list[list[str]], right: frozenset[str]) -> None:
+def _draw_table(columns: Sequence[str], rows: list[list[str]], right: frozenset[str], cut: frozenset[str]) -> None:
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(highlight=False)
+    widths = {column: max(cell_len(row[place]) for row in [columns, *rows]) for place, column in enumerate(columns)}
+    _narrow(widths, cut, console.width - _GAP_CELLS * (len(columns) - 1))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", no_wrap=True, overflow="ellipsis")
+        table.add_column(
+            column,
+            justify="right" if column in right else "left",
+            no_wrap=bool(cut),
+            overflow="ellipsis",
+            width=widths[column] if cut else None,
+        )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     flush_output()
-    Console(highlight=False).print(table)
+    console.print(table)
+
+
+def _narrow(widths: dict[str, int], cut: frozenset[str], room: int) -> None:
+    """Take from the widest of the columns that may be cut until all fit, but leave each some cells."""
+    while sum(widths.values()) > room:
+        widest = max((column for column in widths if column in cut), key=widths.__getitem__, default=None)
+        if widest is None or widths[widest] <= _CUT_CELLS_MIN:
+            return
+        widths[widest] -= 1
 
 
 def print_figures(figures: Iterable[tuple[str, str]]) -> None:

@@ -118,4 +118,5 @@ def _print_sessions(sessions: list[SessionInfo]) -> None:
         )
         for session in sessions
     ]
-    print_table(("id", "status", "events", "last active", "title", "directory"), rows, right=("events",))
+    columns = ("id", "status", "events", "last active", "title", "directory")
+    print_table(columns, rows, right=("events",), cut=("title", "directory"))
