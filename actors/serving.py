@@ -22,10 +22,11 @@ from .joining import Attachment, join
 
 async def serve(
     path: str, *, create: bool = True, durability: Durability | None = None, ready: Callable[[dict[str, Any]], None]
-) -> None:
+) -> signal.Signals | None:
     """Be the node's keeper for the store at `path` until INT, TERM or `stop` ends it in order; run it in a main thread.
 
-    `ready` is called with the node's hello when the store is served. Cancelling ends the node in order too.
+    `ready` is called with the node's hello when the store is served. Returns the signal that ended it, None for `stop`.
+    Cancelling ends the node in order too.
 
     Raises:
         AlreadyServed: Another process serves the store.
@@ -37,7 +38,7 @@ async def serve(
         if node is None:
             raise AlreadyServed(path, attachment.hello["pid"])
         ready(attachment.hello)
-        await _keep(attachment, node)
+        obeyed = await _keep(attachment, node)
     finally:
         attachment.close()
         if node is not None:
@@ -47,18 +48,23 @@ async def serve(
             node.close()
     if died_by_signal(node.returncode) is not None:
         raise StoreRefused(path, f"its node {describe_exit(node.returncode)}; start it again")
+    return obeyed
 
 
-async def _keep(attachment: Attachment, node: ChildProcess) -> None:
-    """Return when the node has ended, or a signal asks for its end."""
+async def _keep(attachment: Attachment, node: ChildProcess) -> signal.Signals | None:
+    """Wait until the node has ended; have it end when a signal asks for that, and return the first such signal."""
+    obeyed: signal.Signals | None = None
     async with anyio.create_task_group() as tasks:
 
         async def obey_signals() -> None:
+            nonlocal obeyed
             with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-                async for _ in signals:
+                async for number in signals:
+                    obeyed = obeyed or number
                     node.send_signal(signal.SIGTERM)
 
         tasks.start_soon(obey_signals)
         while await attachment.receive() is not None:
             pass
         tasks.cancel_scope.cancel()
+    return obeyed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from functools import partial
 from typing import Any
 
@@ -32,4 +33,6 @@ def serve(invocation: Invocation) -> None:
             print_text(f"serving {store}: node {hello['pid']}, writer {hello['writer']}")
         flush_output()
 
-    anyio.run(partial(serving.serve, store, ready=tell), backend="asyncio")
+    ended_by = anyio.run(partial(serving.serve, store, ready=tell), backend="asyncio")
+    if ended_by == signal.SIGINT:
+        raise KeyboardInterrupt

@@ -16,6 +16,9 @@ import pytest
 from ..command_line import DEADLINE_SECONDS, CommandLine, event_line
 from ..serving import eventually, kill_holder
 
+INTERRUPTED_SECONDS_MAX = 2.5
+"""Within a second of Ctrl-C a command has ended; a busy machine is allowed some more."""
+
 
 @pytest.fixture
 def cli(tmp_path: Path) -> CommandLine:
@@ -211,7 +214,7 @@ def test_interrupting_append_stores_what_was_taken_and_says_so(cli: CommandLine)
     begun = time.monotonic()
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=DEADLINE_SECONDS)
-    assert time.monotonic() - begun < 1.5
+    assert time.monotonic() - begun < INTERRUPTED_SECONDS_MAX
     assert process.returncode == 130
     assert err.decode() == "turnkeeper: one event of the input is stored, number 1\n"
     (row,) = cli.succeed("session", "list", "--json").objects
@@ -256,7 +259,7 @@ def test_interrupting_follow_ends_it_and_what_served_it(cli: CommandLine) -> Non
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=DEADLINE_SECONDS)
     assert (process.returncode, err) == (130, b"")
-    assert time.monotonic() - begun < 1.5
+    assert time.monotonic() - begun < INTERRUPTED_SECONDS_MAX
     assert cli.run("status").code == 3
 
 
@@ -270,7 +273,7 @@ def test_interrupting_follow_ends_it_while_nobody_reads_its_output(cli: CommandL
     begun = time.monotonic()
     process.send_signal(signal.SIGINT)
     assert process.wait(DEADLINE_SECONDS) == 130
-    assert time.monotonic() - begun < 1.5
+    assert time.monotonic() - begun < INTERRUPTED_SECONDS_MAX
     process.communicate()
     eventually(lambda: cli.run("status").code == 3)
 

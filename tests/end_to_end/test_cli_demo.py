@@ -1,0 +1,73 @@
+"""End to end: `turnkeeper demo`, the main job to be watched."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ..command_line import CommandLine
+from ..session_files import conversation, encoded
+
+ZEROS = ("lost", "repeated", "holes", "open_turns")
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    """The command line of a store that the demo must not touch."""
+    return CommandLine(tmp_path / "store", tmp_path)
+
+
+def test_nothing_acknowledged_is_lost(cli: CommandLine, tmp_path: Path) -> None:
+    """Writer and node die, everything is found again, and neither the user's store nor a temporary one is left."""
+    cli.environment["TMPDIR"] = str(tmp_path)
+    result = cli.succeed("demo", "--json", "--seed", "1", "--seconds", "2").object
+    assert [result[name] for name in ZEROS] == [0, 0, 0, 0]
+    assert result["kills"] == {"writer": 2, "node": 1}
+    assert result["sessions"] == 8
+    assert result["found"] >= result["acknowledged"] > 0
+    assert (result["tasks"], result["wrong_exits"], result["orphans"]) == (None, None, None)
+    assert result["flush_ms"]["p99"] > 0
+    assert len(result["recovery_ms"]["writer"]) == 2
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_same_seed_plans_the_same(cli: CommandLine) -> None:
+    """Turns and kills come from the seed; another seed plans others."""
+    options = ("demo", "--json", "--seconds", "0.5", "--sessions", "2", "--no-kill", "--seed")
+    plans = [cli.succeed(*options, seed).object["plan"] for seed in ("7", "7", "8")]
+    assert plans[0] == plans[1] != plans[2]
+
+
+def test_other_programs_sessions_can_be_replayed_into_a_given_store(cli: CommandLine, tmp_path: Path) -> None:
+    """Session files stand in for the demo's own transcripts; a store that is given is filled, and stays."""
+    file, store = tmp_path / "claude.jsonl", tmp_path / "given"
+    file.write_bytes(encoded(conversation()))
+    options = ("--seconds", "0.5", "--sessions", "2", "--no-kill", "--store", store)
+    result = cli.succeed("demo", "--json", *options, "--from", file).object
+    assert [result[name] for name in ZEROS] == [0, 0, 0, 0]
+    assert len(cli.succeed("session", "list", "--json", "--store", store).objects) == 2
+    refused = cli.run("demo", "--json", *options)
+    assert (refused.code, refused.error["kind"]) == (2, "usage")
+    assert "not empty" in refused.err
+    assert not cli.store.exists()
+
+
+def test_what_cannot_be_replayed_is_named(cli: CommandLine, tmp_path: Path) -> None:
+    """A missing path is not found, a file that holds no session a failure, and nothing is started for either."""
+    assert cli.run("demo", "--from", tmp_path / "missing").code == 3
+    (tmp_path / "empty").write_text("")
+    outcome = cli.run("demo", "--json", "--from", tmp_path / "empty")
+    assert (outcome.code, outcome.err.count("\n")) == (1, 1)
+    assert str(tmp_path / "empty") in outcome.err
+    assert cli.run("demo", "stray").code == 2
+
+
+def test_people_get_a_table_of_both_columns(cli: CommandLine) -> None:
+    """The end shows what was found in either, what was killed, and what is proven and what not."""
+    told = cli.succeed("demo", "--seconds", "1", "--sessions", "2").out
+    for name in ("acknowledged", "lost", "repeated", "holes", "second owners", "flush p99", "writer killed", "seed "):
+        assert name in told
+    assert told.splitlines()[-1].startswith("Proven: the death of processes")
+    assert "Not proven: power loss" in told
