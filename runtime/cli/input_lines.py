@@ -31,6 +31,8 @@ async def input_lines(descriptor: int, bytes_max: int) -> AsyncIterator[bytes]:
 
 async def _read(descriptor: int) -> bytes:
     """Wait for bytes without a thread: one that is stuck in a read would outlive Ctrl-C."""
-    with suppress(PermissionError):  # epoll(7) takes no regular files, which are always readable
-        await anyio.wait_readable(descriptor)
-    return os.read(descriptor, READ_BYTES)
+    while True:
+        with suppress(PermissionError):  # epoll(7) takes no regular files, which are always readable
+            await anyio.wait_readable(descriptor)
+        with suppress(BlockingIOError):
+            return os.read(descriptor, READ_BYTES)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 import orjson
@@ -20,7 +20,11 @@ _CUT_CELLS_MIN = 8
 
 
 class OutputError(Exception):
-    """Standard output takes nothing any more, for this reason."""
+    """Standard output takes nothing any more, for this reason; `is_closed` if whoever read it has seen enough."""
+
+    def __init__(self, reason: str, *, is_closed: bool = False) -> None:
+        super().__init__(reason)
+        self.is_closed = is_closed
 
 
 def print_json(value: Any) -> None:
@@ -29,7 +33,7 @@ def print_json(value: Any) -> None:
 
 
 def print_line(line: bytes) -> None:
-    """Print a line of bytes, given without its newline, as it is. Raises BrokenPipeError, OutputError."""
+    """Print a line of bytes, given without its newline, as it is. Raises OutputError."""
     with _output_errors():
         sys.stdout.buffer.write(line + b"\n")
 
@@ -40,17 +44,17 @@ def print_text(line: str) -> None:
 
 
 def print_note(line: str) -> None:
-    """Print a line for people on stderr: a failure, a warning. One that nobody can read is no failure of its own."""
+    """Print a line for people on stderr, behind what went to stdout. One that nobody can read is no failure."""
+    with suppress(OutputError):  # it comes again with the next line, or at the end
+        flush_output()
     text = f"turnkeeper: {printable(line)}\n"
-    try:
+    with suppress(OSError):
         sys.stderr.buffer.write(text.encode(sys.stderr.encoding or "utf-8", "backslashreplace"))
         sys.stderr.flush()
-    except (OSError, AttributeError):
-        pass
 
 
 def flush_output() -> None:
-    """Hand over what was printed. Raises BrokenPipeError, OutputError."""
+    """Hand over what was printed. Raises OutputError."""
     with _output_errors():
         sys.stdout.flush()
 
@@ -59,10 +63,9 @@ def flush_output() -> None:
 def _output_errors() -> Iterator[None]:
     try:
         yield
-    except BrokenPipeError:
-        raise
     except OSError as error:
-        raise OutputError(error.strerror) from None
+        reason = error.strerror or str(error)
+        raise OutputError(reason, is_closed=isinstance(error, BrokenPipeError)) from None
 
 
 def abandon_output() -> None:

@@ -96,15 +96,13 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = _run_command(arguments, invocation)
         flush_output()
-    except BrokenPipeError:
-        # Whoever read the output has seen enough, as `head` does.
-        abandon_output()
-        code = 0
     except OutputError as error:
         abandon_output()
-        failure = Failure("failed", f"the output can't be written ({error})", "standard output", "")
-        print_note(failure.message)
-        code = failure.exit_code
+        code = 0 if error.is_closed else _tell(_output_failure(error))
+    except KeyboardInterrupt:
+        # Nothing may wait any more for somebody to read what was printed so far.
+        abandon_output()
+        raise
     return code
 
 
@@ -125,20 +123,32 @@ def _run_command(arguments: Sequence[str], invocation: Invocation) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help(), err=True)
         return error.exit_code
-    except (BrokenPipeError, OutputError):
+    except OutputError:
         raise
     except Exception as error:
-        is_json = invocation.is_json or _asks_for_json(arguments)
-        return _tell(failure_of(error, _store_named(invocation)), is_json)
+        failure = failure_of(error, _store_named(invocation))
+        if (invocation.is_json or _asks_for_json(arguments)) and not failure.told:
+            _tell_scripts(failure)
+        return _tell(failure)
     return 0
 
 
-def _tell(failure: Failure, is_json: bool) -> int:
-    if is_json and not failure.told:
-        print_json(failure.as_map())
-    flush_output()
+def _tell(failure: Failure) -> int:
     print_note(failure.message)
     return failure.exit_code
+
+
+def _tell_scripts(failure: Failure) -> None:
+    """Print the failure as JSON, behind whatever was printed; an output that is closed must not hide it."""
+    try:
+        print_json(failure.as_map())
+        flush_output()
+    except OutputError:
+        abandon_output()
+
+
+def _output_failure(error: OutputError) -> Failure:
+    return Failure("failed", f"the output can't be written ({error})", "standard output", "")
 
 
 def _store_named(invocation: Invocation) -> str:

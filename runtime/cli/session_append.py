@@ -51,6 +51,8 @@ def append(invocation: Invocation, id: str) -> None:
     are printed. A line that is no event ends it with exit code 2: what stood before it is stored, and the message says
     how much that is. A turn that the input leaves open ends as aborted.
     """
+    if sys.stdin is None:
+        raise click.UsageError("standard input is closed, and the events come from there")
     store = invocation.store
     describe(store)
     appending = Appending()

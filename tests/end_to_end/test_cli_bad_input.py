@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ..command_line import DEADLINE_SECONDS, CommandLine, Outcome, event_line
-from ..serving import served_store
+from ..serving import eventually, served_store
 
 
 @pytest.fixture
@@ -219,6 +220,40 @@ def test_an_output_that_takes_nothing_is_a_failure(cli: CommandLine) -> None:
         _, err = process.communicate(timeout=DEADLINE_SECONDS)
     assert process.returncode == 1
     assert err.decode() == "turnkeeper: the output can't be written (No space left on device): standard output\n"
+
+
+def test_a_failure_is_told_although_the_output_is_closed(cli: CommandLine) -> None:
+    """The exit code and the line on stderr stand, whoever has stopped reading stdout."""
+    cli.new_session()
+    process = cli.start("session", "show", "nobody", "--json")
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    _, err = process.communicate(timeout=DEADLINE_SECONDS)
+    assert process.returncode == 3
+    assert err.startswith(b"turnkeeper: no session 'nobody': ")
+
+
+def test_reading_that_is_interrupted_waits_for_no_reader(cli: CommandLine) -> None:
+    """Ctrl-C ends a command that is stuck in its output at once, with 130."""
+    id = cli.new_session()
+    cli.succeed("session", "append", id, stdin="".join(event_line("note/n", text="x" * 1000) for _ in range(500)))
+    process = cli.start("journal", "cat")
+    eventually(lambda: "pipe" in Path(f"/proc/{process.pid}/wchan").read_text())
+    process.send_signal(signal.SIGINT)
+    assert process.wait(DEADLINE_SECONDS) == 130
+    assert process.communicate()[1] == b""
+
+
+def test_append_without_standard_input_is_wrong_usage(cli: CommandLine) -> None:
+    """Started with stdin closed there is nothing to take events from."""
+    id = cli.new_session()
+    line = " ".join(f"'{word}'" for word in cli.line("session", "append", id))
+    done = subprocess.run(
+        ["sh", "-c", f"{line} <&-"], env=cli.environment, capture_output=True, timeout=DEADLINE_SECONDS, check=False
+    )
+    assert done.returncode == 2
+    assert b"standard input is closed" in done.stderr
 
 
 def test_a_command_without_standard_streams_does_its_work(cli: CommandLine) -> None:

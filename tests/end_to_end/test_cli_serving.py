@@ -173,6 +173,7 @@ def test_stop_by_force_spares_another_stores_processes(
     assert pids(cli) == before
 
 
+@pytest.mark.long
 def test_a_writer_that_answers_nobody_is_named(cli: CommandLine, served: subprocess.Popen[bytes]) -> None:
     """Looking at a store whose writer is stopped ends after a patience, with the process and what it does."""
     writer = pids(cli)["writer"]
