@@ -104,11 +104,10 @@ class DemoResult:
     def about_plain(self) -> list[str]:
         """Say in a few lines what the plain column shows, and how that came about."""
         plain, found = self.progress.plain, self.plain_verdict
-        lines = [
-            "Plain files are written by the agents themselves, so it is agents that are killed; nothing is synced."
-        ]
+        lines = ["Plain files are written by the agents themselves, so agents are killed there; nothing is synced."]
         if plain.kills:
             lines.append("What reached write() outlives its process: these kills alone lose nothing from plain files.")
+        if plain.torn_writes:
             lines.append(
                 "On purpose, one agent was killed between two writes of one line: "
                 f"unreadable {found.unreadable}, and lost with it what was appended behind: {found.lost}."
