@@ -58,23 +58,31 @@ def _measure(invocation: Invocation, name: str, quick: bool, out: Path | None) -
 
 
 def _print(result: Mapping[str, Any]) -> None:
-    print_text("  ".join(f"{name} {_value(value)}" for name, value in result["machine"].items()))
+    """Print a row for each run; what holds for all of them stands above, once."""
+    runs = result["runs"]
+    common = {
+        name: value
+        for name, value in runs[0]["params"].items()
+        if all(run["params"].get(name) == value for run in runs)
+    }
+    print_text(_pairs(result["machine"]))
+    print_text(f"all runs: {_pairs(common)}")
     print_text("")
     rows = [
         (
             run["name"],
-            _pairs(run["params"]),
+            _pairs({name: value for name, value in run["params"].items() if name not in common}),
             _pairs(run["figures"]),
             _pairs(run["base"]),
             "" if run["ratio"] is None else f"{run['ratio']:.2f}",
         )
-        for run in result["runs"]
+        for run in runs
     ]
     print_table(("run", "with", "ours", "base", "ratio"), rows, right=("ratio",))
 
 
 def _pairs(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {_value(value)}" for name, value in values.items())
+    return ", ".join(f"{name} {_value(value)}" for name, value in values.items() if value is not None)
 
 
 def _value(value: object) -> str:
