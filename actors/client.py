@@ -294,21 +294,21 @@ class Client:
             tasks.cancel_scope.cancel()
 
     async def _send(self, writer: FrameSocket) -> None:
-        """Send what the link has, all that one turn of the loop brings in one frame; a broken connection ends it.
+        """Send what the link has until the connection breaks, mostly all that one turn of the loop brings in one frame.
 
-        A lone session's flush is sent from within its call, as nobody else's would come with it: that saves it a turn.
+        What goes at once is sent from within the call that brings it.
         """
         link = self.link
         wanted = self.new_event()
 
         def wake() -> None:
-            if link.is_quiet and not writer.unsent:
-                with suppress(OSError):
+            if link.goes_at_once and not writer.unsent:
+                with suppress(OSError):  # the connection broke, which whoever reads from it hears too
                     if writer.send_nowait(link.next_output()):
-                        link.wake = wake
                         return
             wanted.set()
 
+        link.wake = wake
         try:
             while True:
                 if writer.unsent:
@@ -317,7 +317,6 @@ class Client:
                     writer.send_nowait(output)
                 else:
                     wanted = self.new_event()
-                    link.wake = wake
                     await wanted.wait()
         except OSError:
             pass

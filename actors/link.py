@@ -30,6 +30,9 @@ WINDOW_SECONDS = 0.2
 FRAME_BYTES_AIM = 1024 * 1024
 """Lines in one frame, in bytes, at which the next streams go in the next frame."""
 
+COMPANY_STREAMS_MIN = 32
+"""How many streams have to wait at least before a frame goes out within a turn of the loop that may bring more."""
+
 BUFFER_BYTES_MAX = 32 * 1024 * 1024
 """Lines that wait or are unanswered, over all streams of a link; with this many an append waits."""
 
@@ -76,6 +79,7 @@ class Link:
         self._frame_numbers = count(1)
         self._frames: deque[tuple[int, list[OwnedStream]]] = deque()
         self._last_frame_streams = 0
+        self._unanswered = 0
         self._request_numbers = count(1)
         self._requests: dict[int, Request] = {}
         self._unsent_requests: deque[Request] = deque()
@@ -202,9 +206,15 @@ class Link:
     # -- What the driver does
 
     @property
-    def is_quiet(self) -> bool:
-        """Say whether waiting for company is pointless: nothing is unanswered, and the last frame was one stream's."""
-        return not self._frames and self._last_frame_streams <= 1
+    def goes_at_once(self) -> bool:
+        """Say whether what waits should go now, rather than with what the rest of this turn of the loop brings.
+
+        A lone stream's flush finds no company. And once as many streams wait as are unanswered, the writer would only
+        wait with us: it commits these while we go on with the others.
+        """
+        if not self._frames and self._last_frame_streams <= 1:
+            return True
+        return len(self._dirty) >= max(COMPANY_STREAMS_MIN, self._unanswered)
 
     def next_output(self) -> bytes:
         """Give the bytes to send next, empty if there are none."""
@@ -235,6 +245,7 @@ class Link:
         if entries:
             self._frames.append((next(self._frame_numbers), streams))
             self._last_frame_streams = len(streams)
+            self._unanswered += len(streams)
         return entries
 
     def receive(self, message: Any) -> None:
@@ -258,6 +269,7 @@ class Link:
         if not self._frames or self._frames[0][0] != number or len(results) != len(self._frames[0][1]):
             raise FrameError(f"the writer answered frame {number!r:.20}, which isn't the one that is due")
         _, streams = self._frames.popleft()
+        self._unanswered -= len(streams)
         for stream, result in zip(streams, results, strict=True):
             if not stream.flying:
                 continue
@@ -276,6 +288,7 @@ class Link:
     def lost(self) -> None:
         """Take note that the connection has ended: everything unanswered goes out again on the next one."""
         self._frames.clear()
+        self._unanswered = 0
         self._unsent_requests = deque(self._requests.values())
         for stream in self._streams:
             was_flying, stream.flying = stream.flying, False
@@ -341,9 +354,8 @@ class Link:
             wake()
 
     def _wake_up(self) -> None:
-        wake, self.wake = self.wake, None
-        if wake is not None:
-            wake()
+        if self.wake is not None:
+            self.wake()
 
 
 def _is_opening(reply: dict[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from turnkeeper.actors.errors import NodeNotAnswering, SessionClosed
-from turnkeeper.actors.link import BUFFER_BYTES_MAX, FRAME_BYTES_AIM, WINDOW_SECONDS, Link
+from turnkeeper.actors.link import BUFFER_BYTES_MAX, COMPANY_STREAMS_MIN, FRAME_BYTES_AIM, WINDOW_SECONDS, Link
 from turnkeeper.actors.owned_stream import EARLY_BYTES, GROUP_BYTES_MAX, OwnedStream
 from turnkeeper.actors.protocol import error_to_wire
 from turnkeeper.runtime.frames import FrameDecoder, FrameError
@@ -138,15 +138,27 @@ def test_an_acknowledgement_frees_the_buffer_and_wakes_who_waits(driver: Driver)
     assert (woken, driver.link.buffered_bytes, stream.is_settled, stream.position) == (["acknowledged"], 0, True, 77)
 
 
-def test_the_pump_is_woken_once_for_many_flushes(driver: Driver) -> None:
-    """The wake-up is for the first stream that wants to be sent."""
-    woken: list[int] = []
-    driver.link.wake = lambda: woken.append(1)
-    for number in range(3):
-        stream = driver.own(f"s{number}")
-        stream.add(b"event\n")
-        driver.link.request_flush(stream)
-    assert woken == [1]
+def test_a_lone_stream_goes_at_once_and_company_is_waited_for(driver: Driver) -> None:
+    """After a frame of several streams one turn of the loop is waited for, until as many wait as are unanswered."""
+    streams = [driver.own(f"s{number}") for number in range(3 * COMPANY_STREAMS_MIN)]
+    told: list[bool] = []
+    driver.link.wake = lambda: told.append(driver.link.goes_at_once)
+
+    def flush(some: list[OwnedStream]) -> None:
+        for stream in some:
+            stream.add(b"event\n")
+            driver.link.request_flush(stream)
+
+    flush(streams[:2])
+    assert told == [True, True], "nothing was sent yet, so nobody's company is known"
+    assert len(driver.groups()) == 2
+    told.clear()
+    flush(streams[2 : COMPANY_STREAMS_MIN + 2])
+    assert told == [False] * (COMPANY_STREAMS_MIN - 1) + [True]
+    assert len(driver.groups()) == COMPANY_STREAMS_MIN
+    told.clear()
+    flush(streams[COMPANY_STREAMS_MIN + 2 :])
+    assert told.index(True) == COMPANY_STREAMS_MIN + 1, "as many as the two frames have that are unanswered"
 
 
 def test_a_patch_belongs_to_the_last_line_of_its_group(driver: Driver) -> None:
