@@ -6,8 +6,12 @@ that ``import turnkeeper`` costs neither an event loop nor a journal.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+if sys.platform == "win32":
+    raise ImportError("turnkeeper doesn't run on Windows: use it in WSL or on Linux")
 
 if TYPE_CHECKING:
     from turnkeeper.actors.blocking import connect
