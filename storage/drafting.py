@@ -16,6 +16,7 @@ from .errors import (
     Corrupt,
     Exists,
     Fenced,
+    InvalidFork,
     InvalidLine,
     NotFound,
     SessionBusy,
@@ -25,7 +26,7 @@ from .errors import (
 from .format import Run, encode_patch, encode_run, event_prefix, is_id, line_fault
 from .index_records import key_digest
 from .limits import BATCH_BYTES_MAX, HEADER_BYTES_MAX, LINE_BYTES_MAX, PATCH_BYTES_MAX, RUNS_MAX
-from .requests import Append, Appended, Grant, Granted, Request, Summary
+from .requests import PATCHES_BY_ANYONE, Append, Appended, Grant, Granted, Patch, Request, Summary
 
 _HEADER_ROOM = HEADER_BYTES_MAX - 1024
 _RUN_ENTRY_BYTES = 160
@@ -113,10 +114,9 @@ class Draft:
 
     def add(self, request: Request) -> Answer:
         """Take a request into the batch, or refuse it. Raises BatchIsFull."""
-        if request.__class__ is Append:
+        if isinstance(request, Append):
             return self._append(request)
-        assert isinstance(request, Grant)
-        return self._grant(request)
+        return self._grant(request) if isinstance(request, Grant) else self._patch(request)
 
     def finish(self) -> tuple[list[str], list[Run], bytes]:
         """Give the header's entries, the runs, and the event lines of the batch."""
@@ -207,16 +207,45 @@ class Draft:
             taken = self._names.get(key) or self._stored.stream_named(key)
             if taken is not None:
                 return Exists(taken, "key")
-        if request.epoch != 1 or request.first != 0 or not request.lines:
-            return Conflict(stream, 0)
+        begin = 0
+        if (request.patch or {}).get("parent_seq") is not None:
+            fault = self._fork_fault(request.patch or {})
+            if fault is not None:
+                return fault
+            begin = int((request.patch or {})["parent_seq"])
+        if request.epoch != 1 or request.first != begin or not (request.lines or begin):
+            return Conflict(stream, begin)
         try:
-            events = _count_lines(stream, 0, request.lines)
+            events = _count_lines(stream, begin, request.lines)
         except StorageError as error:
             return error
-        answer = self._extend(request, request.lines, 0, events, None)
+        answer = self._extend(request, request.lines, begin, events, None)
         if key is not None and isinstance(answer, Waiting):
             self._names[key] = stream
         return answer
+
+    def _fork_fault(self, header: Mapping[str, Any]) -> InvalidFork | None:
+        """Say why a header's parent can't be forked where it wants to; None if it can."""
+        parent, seq = header.get("parent"), header["parent_seq"]
+        if not isinstance(parent, str) or type(seq) is not int or seq < 0:
+            return InvalidFork(str(parent), 0, "a fork's header has its parent's id and a number of events")
+        run = self.runs.get(parent)
+        stored = self._stored.head(parent)
+        if run is None and stored is None:
+            return InvalidFork(parent, seq, "there is no such stream")
+        head = run.head if run is not None else stored.head if stored is not None else 0
+        summary = dict(self._stored.summary(parent)) if stored is not None else {}
+        summary.update((run.patch or {}) if run is not None else {})
+        open_turn = summary.get("open_turn")
+        if summary.get("deleted"):
+            return InvalidFork(parent, seq, "it is deleted")
+        if seq > head:
+            return InvalidFork(parent, seq, f"it has {head} events")
+        if 0 < seq <= (summary.get("deleted_to") or 0):
+            return InvalidFork(parent, seq, "those events are deleted")
+        if open_turn is not None and seq > open_turn:
+            return InvalidFork(parent, seq, f"it lies in the turn that event {open_turn} began, which is open")
+        return None
 
     def _extend(self, request: Append, lines: bytes, seq: int, events: int, run: DraftRun | None) -> Answer:
         """Put lines and patch at the end of the stream's run, if the batch has room."""
@@ -315,6 +344,21 @@ class Draft:
         run.entry_bytes += patch_bytes
         self._header_bytes += run.entry_bytes
         return Granted(run.epoch, run.seq, {**summary, **patch})
+
+    # -- patches by anyone
+
+    def _patch(self, request: Patch) -> Answer:
+        """Change a summary under the stream's own epoch, whoever owns it."""
+        stream = request.stream
+        run = self.runs.get(stream)
+        stored = self._stored.head(stream)
+        if run is None and stored is None:
+            return NotFound(stream)
+        wrong = sorted(request.patch.keys() - PATCHES_BY_ANYONE)
+        if wrong:
+            return InvalidLine(stream, 0, f"only its owner may change {', '.join(wrong)}")
+        head, epoch = (run.head, run.epoch) if run is not None else stored if stored is not None else (0, 0)
+        return self._extend(Append(stream, epoch, head, b"", request.patch), b"", head, 0, run)
 
 
 def _count_lines(stream: str, first: int, lines: bytes) -> int:

@@ -99,6 +99,19 @@ class Fenced(StorageError):
         return f"{self.stream} was taken over by {by}; {self.stored} of the lines are stored; open it again to go on"
 
 
+class InvalidFork(StorageError):
+    """A stream can't begin with the first `seq` events of `parent`, and why."""
+
+    def __init__(self, parent: str, seq: int, why: str) -> None:
+        super().__init__(parent, seq, why)
+        self.parent = parent
+        self.seq = seq
+        self.why = why
+
+    def message(self) -> str:
+        return f"{self.parent} can't be forked at {self.seq}: {self.why}"
+
+
 class TooLarge(StorageError):
     """`what` has `size` bytes, over `limit`. Nothing was stored."""
 

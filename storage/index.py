@@ -261,6 +261,8 @@ class Index:
                     transaction.put(entry, NUMBER.pack(seq), db=self._databases["keys"])
             elif value is None:
                 summary.pop(name, None)
+            elif name == "deleted_to":
+                summary[name] = max(value, summary.get(name) or 0)
             else:
                 summary[name] = value
                 if name == "key":

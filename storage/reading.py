@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from zlib import crc32
 
 from .errors import Ambiguous, Corrupt, NotFound
 from .filesystem import FileSystem, LocalFileSystem
 from .findings import Finding
-from .format import event_prefix
+from .format import event_prefix, is_id
 from .hopping import JournalHop
 from .index import Index, Transaction, shared_index
 from .index_records import Extent, placed_runs
 from .limits import READ_CHUNK_BYTES
-from .requests import Gap, Page, StoredEvent, StreamRow
+from .requests import Gap, Page, StoredEvent, StreamRow, Summary
 from .scanning import Batch, SegmentView, segment_name, segment_numbers, segment_path
 from .store import describe
 from .trust import judge_index
 
 _HANDLES_MAX = 64
+_CANDIDATES_MAX = 10_000
 
 
 class RunReader:
@@ -69,20 +70,24 @@ class RunReader:
 
 
 def resolve(index: Index, snapshot: Transaction, wanted: str) -> str:
-    """Give the id that an id, a host's key or a unique prefix names. Raises NotFound, Ambiguous."""
+    """Give the id that an id, a host's key or a unique prefix names; a deleted stream answers to its whole id alone.
+
+    Raises NotFound, Ambiguous.
+    """
     if not wanted:
         raise NotFound(wanted)
-    candidates = index.streams_beginning(snapshot, wanted, 11) if len(wanted) <= 64 else []
-    if wanted in candidates:
+    if is_id(wanted) and index.snapshot_state(snapshot, wanted) is not None:
         return wanted
     named = index.stream_named(snapshot, wanted)
-    if named is not None:
+    if named is not None and not index.summary(snapshot, named).get("deleted"):
         return named
-    if len(candidates) > 1:
-        raise Ambiguous(wanted, candidates[:10])
-    if not candidates:
+    candidates = index.streams_beginning(snapshot, wanted, _CANDIDATES_MAX) if is_id(wanted) else []
+    living = [candidate for candidate in candidates if not index.summary(snapshot, candidate).get("deleted")]
+    if len(living) > 1:
+        raise Ambiguous(wanted, living[:10])
+    if not living:
         raise NotFound(wanted)
-    return candidates[0]
+    return living[0]
 
 
 class Reader:
@@ -116,30 +121,40 @@ class Reader:
     def read(self, id: str, *, start: int = 0, stop: int | None = None, limit: int = 1000) -> Page:
         """Read events `start` to `stop` (without it), `limit` at most; what can't be read stands in `missing`.
 
-        Bounds beyond the end give fewer events or none; each answer tells the head. Raises NotFound for an unknown
-        id, ValueError for a negative bound.
+        A fork's first events are its parent's, under the parent's id. A deleted beginning isn't given. Bounds beyond
+        the end give fewer events or none; each answer tells the head. Raises NotFound for an unknown id, ValueError
+        for a negative bound.
         """
         if start < 0 or limit < 0 or (stop is not None and stop < 0):
             raise ValueError("bounds of a read are 0 or more")
-        page = Page([], self._head(id), [])
-        end = page.head if stop is None else min(stop, page.head)
-        place = start
+        head, summary = self._head(id)
+        page = Page([], head, [])
+        end = head if stop is None else min(stop, head)
+        self._read_into(page, id, summary, max(start, summary.get("deleted_to") or 0), end, limit)
+        return page
+
+    def _read_into(self, page: Page, id: str, summary: Summary, start: int, end: int, limit: int) -> None:
+        """Read into a page, first from the stream that this one was forked from."""
+        own = int(summary.get("parent_seq") or 0)
+        if start < min(own, end):
+            parent = str(summary["parent"])
+            self._read_into(page, parent, self._head(parent)[1], start, min(own, end), limit)
+        place = max(start, own)
         while place < end and len(page.events) < limit:
             place = self._read_chunk(id, place, end, limit, page)
-        return page
 
     def read_last(self, id: str, last: int) -> Page:
         """Read the newest `last` events."""
         if last < 0:
             raise ValueError("bounds of a read are 0 or more")
-        return self.read(id, start=max(0, self._head(id) - last), limit=last)
+        return self.read(id, start=max(0, self._head(id)[0] - last), limit=last)
 
-    def _head(self, id: str) -> int:
+    def _head(self, id: str) -> tuple[int, Summary]:
         with self._index.reading() as snapshot:
             state = self._index.snapshot_state(snapshot, id)
-        if state is None:
-            raise NotFound(id)
-        return state.head
+            if state is None:
+                raise NotFound(id)
+            return state.head, self._index.summary(snapshot, id)
 
     def _read_chunk(self, id: str, start: int, end: int, limit: int, page: Page) -> int:
         """Read some extents from one snapshot; give where to go on."""
@@ -179,15 +194,27 @@ class Reader:
                 raise
             return self._runs.lines(id, again[0])
 
-    def rows(self, limit: int, before: tuple[int, str] | None = None) -> list[StreamRow]:
-        """List streams with events, by recency of commit, below `before` (a row's position and id)."""
+    def rows(
+        self,
+        limit: int,
+        before: tuple[int, str] | None = None,
+        *,
+        include_deleted: bool = False,
+        label: tuple[str, str] | None = None,
+        **equal: str,
+    ) -> list[StreamRow]:
+        """List streams with events, by recency of commit, below `before` (a row's position and id).
+
+        `label` is a name and its value; each further keyword names a member of the summary (`kind`, `cwd`, `parent`)
+        and what it has to be.
+        """
         rows: list[StreamRow] = []
         with self._index.reading() as snapshot:
             for _, stream in self._index.recent(snapshot, before):
                 if len(rows) >= limit:
                     break
                 row = self._index.row(snapshot, stream)
-                if row is not None:
+                if row is not None and _is_wanted(row.summary, include_deleted, label, equal):
                     rows.append(row)
         return rows
 
@@ -259,6 +286,16 @@ class Reader:
         """Close the index and the files."""
         self._runs.close()
         self._files.close()
+
+
+def _is_wanted(
+    summary: Summary, include_deleted: bool, label: tuple[str, str] | None, equal: Mapping[str, str]
+) -> bool:
+    if summary.get("deleted") and not include_deleted:
+        return False
+    if label is not None and (summary.get("labels") or {}).get(label[0]) != label[1]:
+        return False
+    return all(summary.get(name) == value for name, value in equal.items())
 
 
 def open_reader(root: str, served_index: str | None = None) -> Reader:

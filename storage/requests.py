@@ -23,8 +23,9 @@ class Append:
 
     `lines` are whole event lines, each ending in a newline, numbered from `first`. `patch` changes the summary
     together with the last of them; it may also come alone (`lines` empty, `first` the head). With `create`, this
-    is the stream's first run: epoch 1, first 0, and `patch` is its header. `key` makes a single line be stored once:
-    a key that is there answers with the old seq.
+    is the stream's first run: epoch 1, first 0, and `patch` is its header. A header with `parent` and `parent_seq`
+    makes a fork: it begins with that many of the parent's events, `first` is `parent_seq`, and `lines` may be empty.
+    `key` makes a single line be stored once: a key that is there answers with the old seq.
     """
 
     stream: str
@@ -45,7 +46,18 @@ class Grant:
     takeover: bool = False
 
 
-Request: TypeAlias = Append | Grant
+PATCHES_BY_ANYONE = frozenset(("title", "labels", "deleted"))
+
+
+@dataclass(slots=True)
+class Patch:
+    """Change what anybody may change of a stream's summary, whoever owns it: title, labels, deleted (ms, or None)."""
+
+    stream: str
+    patch: Mapping[str, Any]
+
+
+Request: TypeAlias = Append | Grant | Patch
 
 
 class Appended(NamedTuple):
