@@ -65,6 +65,9 @@ MAP_BYTES = 1 << 40
 READ_CHUNK_BYTES = 1 * MIB
 """What one read transaction's extents may add up to, before the next transaction."""
 
+SPAN_GAP_BYTES = 8 * KIB
+"""Runs with no more than this between them are read in one go."""
+
 assert FILLING_AHEAD_BYTES >= FILLING_STEP_BYTES
 assert LINE_BYTES_MAX < BATCH_BYTES_MAX < RESERVE_BYTES * RESERVE_BATCHES
 assert RUNS_MAX * 200 <= HEADER_BYTES_MAX, "a header of runs without patches always fits"

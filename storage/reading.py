@@ -7,6 +7,7 @@ looked up once more in a new snapshot and then given as a gap. A served file is 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ from .format import event_prefix, is_id
 from .hopping import JournalHop
 from .index import Index, Transaction, shared_index
 from .index_records import Extent, placed_runs
-from .limits import READ_CHUNK_BYTES
+from .limits import READ_CHUNK_BYTES, SPAN_GAP_BYTES
 from .requests import Gap, Page, StoredEvent, StreamRow, Summary
 from .scanning import Batch, SegmentView, segment_name, segment_numbers, segment_path
 from .store import describe
@@ -39,19 +40,31 @@ class RunReader:
 
     def lines(self, stream: str, extent: Extent) -> list[bytes]:
         """Give a run's lines, without their newlines. Raises Corrupt if they aren't what was written."""
-        place = (segment_name(extent.segment), extent.offset)
-        missing = [(extent.first, extent.events)]
         try:
             content = self._fs.read(self.handle(extent.segment), extent.offset, extent.size)
         except OSError as error:
-            raise Corrupt(stream, f"its file can't be read ({error.strerror})", *place, missing) from None
-        if len(content) != extent.size or crc32(content) != extent.crc:
-            raise Corrupt(stream, "its bytes don't fit their checksum", *place, missing)
-        lines = content.split(b"\n")
-        lines.pop()
-        if len(lines) != extent.events or not lines[0].startswith(event_prefix(stream, extent.first)):
-            raise Corrupt(stream, "another stream's bytes stand in its place", *place, missing)
-        return lines
+            raise _corrupt(stream, extent, f"its file can't be read ({error.strerror})") from None
+        return checked_lines(stream, extent, content)
+
+    def contents(self, extents: list[Extent]) -> list[bytes]:
+        """Read several runs: neighbours in one go, and all of them asked for before the first is waited for.
+
+        What can't be read is empty, and so fits no checksum.
+        """
+        spans = list(_spans(extents))
+        if len(spans) > 1:
+            for span in spans:
+                with contextlib.suppress(OSError):
+                    self._fs.prefetch(self.handle(span[0].segment), span[0].offset, _length(span))
+        contents: list[bytes] = []
+        for span in spans:
+            begin = span[0].offset
+            try:
+                content = self._fs.read(self.handle(span[0].segment), begin, _length(span))
+            except OSError:
+                content = b""
+            contents += [content[each.offset - begin : each.offset - begin + each.size] for each in span]
+        return contents
 
     def handle(self, segment: int) -> int:
         """Give an open segment's handle. Raises OSError."""
@@ -67,6 +80,40 @@ class RunReader:
         for handle in self._handles.values():
             self._fs.close(handle)
         self._handles.clear()
+
+
+def checked_lines(stream: str, extent: Extent, content: bytes) -> list[bytes]:
+    """Check a run's bytes and split them into lines. Raises Corrupt."""
+    if len(content) != extent.size or crc32(content) != extent.crc:
+        raise _corrupt(stream, extent, "its bytes don't fit their checksum")
+    lines = content.split(b"\n")
+    lines.pop()
+    if len(lines) != extent.events or not lines[0].startswith(event_prefix(stream, extent.first)):
+        raise _corrupt(stream, extent, "another stream's bytes stand in its place")
+    return lines
+
+
+def _corrupt(stream: str, extent: Extent, reason: str) -> Corrupt:
+    return Corrupt(stream, reason, segment_name(extent.segment), extent.offset, [(extent.first, extent.events)])
+
+
+def _spans(extents: list[Extent]) -> Iterator[list[Extent]]:
+    """Group extents that lie so near to each other that what is between them costs less than another read."""
+    span: list[Extent] = []
+    for extent in extents:
+        if span and (
+            extent.segment != span[-1].segment
+            or not 0 <= extent.offset - (span[-1].offset + span[-1].size) <= SPAN_GAP_BYTES
+        ):
+            yield span
+            span = []
+        span.append(extent)
+    if span:
+        yield span
+
+
+def _length(span: list[Extent]) -> int:
+    return span[-1].offset + span[-1].size - span[0].offset
 
 
 def resolve(index: Index, snapshot: Transaction, wanted: str) -> str:
@@ -161,13 +208,13 @@ class Reader:
         wanted = min(end, start + limit - len(page.events))
         extents = self._extents(id, start, wanted)
         place = start
-        for extent in extents:
+        for extent, content in zip(extents, self._runs.contents(extents), strict=True):
             if extent.first > place:
                 page.missing.append(Gap(place, extent.first - place, "they were lost by damage", "", 0))
             place = max(place, extent.first)
             stop = min(wanted, extent.first + extent.events)
             try:
-                lines = self._lines(id, extent)
+                lines = self._lines(id, extent, content)
             except Corrupt as error:
                 page.missing.append(Gap(place, stop - place, error.reason, error.path, error.offset))
             else:
@@ -184,13 +231,13 @@ class Reader:
         with self._index.reading() as snapshot:
             return self._index.extents(snapshot, id, start, stop, READ_CHUNK_BYTES)
 
-    def _lines(self, id: str, extent: Extent) -> list[bytes]:
-        """Read a run; once more from a new snapshot if it isn't where it was. Raises Corrupt."""
+    def _lines(self, id: str, extent: Extent, content: bytes) -> list[bytes]:
+        """Check a run; read it once more from a new snapshot if it isn't where it was. Raises Corrupt."""
         try:
-            return self._runs.lines(id, extent)
+            return checked_lines(id, extent, content)
         except Corrupt:
             again = self._extents(id, extent.first, extent.first + 1)
-            if not again or again[0] == extent:
+            if not again:
                 raise
             return self._runs.lines(id, again[0])
 

@@ -150,6 +150,9 @@ class SimulatedDisk:
         """Read what processes see."""
         return bytes(self._handles[handle].content[offset : offset + length])
 
+    def prefetch(self, handle: int, offset: int, length: int) -> None:
+        """Do nothing: all of it is in memory."""
+
     def write(self, handle: int, offset: int, content: bytes) -> None:
         """Write, or die with half of it written."""
         self.operations += 1

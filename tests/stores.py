@@ -14,7 +14,7 @@ from turnkeeper.storage.exact_json import encode_event
 from turnkeeper.storage.filesystem import FileSystem
 from turnkeeper.storage.journal import Journal
 from turnkeeper.storage.reading import open_reader
-from turnkeeper.storage.requests import Append, Appended, Grant, Granted, Result
+from turnkeeper.storage.requests import Append, Appended, Grant, Granted, Request, Result
 
 BOOT = "11111111-2222-3333-4444-555555555555"
 
@@ -138,7 +138,7 @@ def create(stream: str, text: bytes, **header: Any) -> Append:
     return Append(stream, 1, 0, text, patch, create=True)
 
 
-def commit_one(journal: Journal, request: Append | Grant) -> Result:
+def commit_one(journal: Journal, request: Request) -> Result:
     """Commit one request."""
     (result,) = journal.commit([request])
     return result

@@ -129,13 +129,13 @@ def test_the_newest_events_are_read_without_the_others(store: StoreInTest, monke
     """Reading a suffix costs the suffix: it opens no extents before it."""
     with _reader(store, "clean") as reader:
         seen: list[int] = []
-        original = reader._runs.lines
+        original = reader._runs.contents
 
-        def noting(stream: str, extent: Extent) -> list[bytes]:
-            seen.append(extent.first)
-            return original(stream, extent)
+        def noting(extents: list[Extent]) -> list[bytes]:
+            seen.extend(extent.first for extent in extents)
+            return original(extents)
 
-        monkeypatch.setattr(reader._runs, "lines", noting)
+        monkeypatch.setattr(reader._runs, "contents", noting)
         assert [stored.seq for stored in reader.read_last("a", 3).events] == [97, 98, 99]
         assert seen == [97, 98, 99]
 
@@ -148,6 +148,21 @@ def test_reading_an_unserved_store_changes_nothing_on_disk(store: StoreInTest, s
     with _reader(store, "as it is") as reader:
         assert reader.read("a", limit=10).head == EVENTS
     assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in store.path.rglob("*")} == before
+
+
+def test_neighbours_are_read_in_one_go(store: StoreInTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred runs of a few hundred bytes with headers between them cost some reads, not a hundred."""
+    with _reader(store, "clean") as reader:
+        reads: list[int] = []
+        original = reader._fs.read
+
+        def noting(handle: int, offset: int, length: int) -> bytes:
+            reads.append(length)
+            return original(handle, offset, length)
+
+        monkeypatch.setattr(reader._fs, "read", noting)
+        assert len(reader.read("a").events) == EVENTS
+        assert len(reads) < 5
 
 
 def test_an_index_cannot_be_used_in_a_forked_child(store: StoreInTest) -> None:
