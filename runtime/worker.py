@@ -50,7 +50,7 @@ WORDS_BYTES_MAX = 8 * 1024
 LAST_NEWS_SECONDS = 0.5
 """How long to listen to a worker that has ended."""
 
-READ_BYTES = 256 * 1024
+READ_BYTES = 64 * 1024
 
 _BEGIN = (
     "import json, sys; start = json.loads(sys.stdin.readline()); sys.path[:] = start['path']; "

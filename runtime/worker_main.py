@@ -31,7 +31,7 @@ from .actors import handlers_of
 from .errors import error_to_wire, is_answer
 from .frames import FrameDecoder, encode_checked_frame, encode_frame
 
-READ_BYTES = 256 * 1024
+READ_BYTES = 64 * 1024
 
 EXIT_FAILED = 1
 EXIT_TERMINATED = 128 + signal.SIGTERM
