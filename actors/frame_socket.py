@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from turnkeeper.runtime.frames import FrameDecoder, encode_frame
 
 READ_BYTES = 64 * 1024
-"""What one call reads at most: from 128 KiB on the C library maps memory for each call, which costs ten times the read."""
+"""What one call reads at most. From 128 KiB on the C library maps memory for each call, at ten times a read's cost."""
 
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
