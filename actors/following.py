@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.errors import NotFound
-from turnkeeper.storage.reading import Reader
 
 from .records import Event
 
@@ -65,7 +65,7 @@ class Following:
         self._found.extend(found)
         self._after = after
 
-    def _scan(self, reader: Reader) -> tuple[list[Event], int]:
+    def _scan(self, reader: BackendReader) -> tuple[list[Event], int]:
         assert self._after is not None
         assert self._match_stream is not None
         stored, after = reader.scan(self._after, READ_BYTES)

@@ -6,8 +6,8 @@ append: the same events with the same numbers, without a position, as they aren'
 
 from __future__ import annotations
 
+from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.errors import Corrupt
-from turnkeeper.storage.reading import Reader
 from turnkeeper.storage.requests import StreamRow
 
 from .folding import TurnState
@@ -18,7 +18,13 @@ PAGE_EVENTS = 1000
 
 
 def read_page(
-    reader: Reader, wanted: str, *, start: int = 0, last: int | None = None, stop: int | None = None, limit: int = 1000
+    reader: BackendReader,
+    wanted: str,
+    *,
+    start: int = 0,
+    last: int | None = None,
+    stop: int | None = None,
+    limit: int = 1000,
 ) -> EventPage:
     """Read events of the stream that an id, a unique prefix or a key names.
 
@@ -41,7 +47,7 @@ def read_page(
     return shown
 
 
-def closing_events(reader: Reader, row: StreamRow) -> list[Event]:
+def closing_events(reader: BackendReader, row: StreamRow) -> list[Event]:
     """Give the events that the next opening will append; none where nothing is open, or a living owner has it."""
     summary = row.summary
     state = TurnState.from_summary(summary)
@@ -55,7 +61,7 @@ def closing_events(reader: Reader, row: StreamRow) -> list[Event]:
     return [Event(0, row.id, seq, type, data, time) for seq, (type, data) in closing]
 
 
-def fold_open_turn(reader: Reader, id: str, stop: int, state: TurnState) -> int:
+def fold_open_turn(reader: BackendReader, id: str, stop: int, state: TurnState) -> int:
     """Fold the events from the open turn's start up to number `stop` into the state; give the last one's time, in ms.
 
     Raises Corrupt if some of them can't be read.

@@ -1,6 +1,6 @@
-"""Decide about the wish to own a stream: grant, reserve, or say why not. In memory; the grant is the journal's.
+"""Decide about the wish to own a stream: grant, reserve, or say why not. In memory; the grant is the backend's.
 
-A stream that is there is granted by the journal's next batch. A new one is only reserved, under epoch 1: its first
+A stream that is there is granted by the next commit. A new one is only reserved, under epoch 1: its first
 append makes it. Who asks again for what it has itself begun, its answer having been lost, gets the same answer again.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from turnkeeper.storage.backend import Backend
 from turnkeeper.storage.errors import Ambiguous, Corrupt, Exists, NotFound, SessionBusy, StorageError
-from turnkeeper.storage.journal import Journal
 from turnkeeper.storage.requests import Grant, StreamRow
 
 from .reservations import Reservations
@@ -22,10 +22,10 @@ Decision: TypeAlias = Grant | Answer | StorageError
 
 
 class Openings:
-    """The openings of one journal. `is_gone` says whether an owner's process has certainly ended."""
+    """The openings of one store. `is_gone` says whether an owner's process has certainly ended."""
 
-    def __init__(self, journal: Journal, is_gone: Callable[[Mapping[str, Any]], bool]) -> None:
-        self._journal = journal
+    def __init__(self, backend: Backend, is_gone: Callable[[Mapping[str, Any]], bool]) -> None:
+        self._backend = backend
         self.reservations = Reservations(is_gone)
 
     def decide(self, opening: Opening, holder: object) -> Decision:
@@ -44,18 +44,18 @@ class Openings:
                     return new_stream(row.id)  # its first run is stored, which its owner hasn't heard of
         else:
             try:
-                row = self._journal.row(self._journal.resolve(opening.wanted))
+                row = self._backend.row(self._backend.resolve(opening.wanted))
             except (NotFound, Ambiguous) as error:
                 reserved = self.reservations.find(opening.wanted)
                 return error if reserved is None else SessionBusy(reserved.id, reserved.owner)
         if row.summary.get("damaged"):
-            return Corrupt(row.id, "events of it were lost", missing=self._journal.missing(row.id))
+            return Corrupt(row.id, "events of it were lost", missing=self._backend.missing(row.id))
         return Grant(row.id, opening.owner, opening.takeover)
 
     def _named(self, name: str) -> StreamRow | None:
         """Return the stream with this id or key; where a new one may be made, a beginning of an id names nothing."""
         try:
-            row = self._journal.row(self._journal.resolve(name))
+            row = self._backend.row(self._backend.resolve(name))
         except (NotFound, Ambiguous):
             return None
         return row if name in (row.id, row.summary.get("key")) else None

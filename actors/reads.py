@@ -12,8 +12,9 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
+from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.errors import Failed
-from turnkeeper.storage.reading import Reader, open_reader
+from turnkeeper.storage.reading import open_reader
 
 Answer = TypeVar("Answer")
 
@@ -25,7 +26,7 @@ class StoreReads:
         self._root = root
         self._index: str | None = None
         self._hellos = 0
-        self._reader: Reader | None = None
+        self._reader: BackendReader | None = None
         self._reader_hello = 0
         self._turn = anyio.Lock()
 
@@ -34,7 +35,7 @@ class StoreReads:
         self._index = index
         self._hellos += 1
 
-    async def call(self, function: Callable[[Reader], Answer]) -> Answer:
+    async def call(self, function: Callable[[BackendReader], Answer]) -> Answer:
         """Call the function with a reader, in a thread. Cancelling waits for its end; what it found is then dropped.
 
         Raises what reading raises.
@@ -56,7 +57,7 @@ class StoreReads:
             if reader is not None:
                 await anyio.to_thread.run_sync(reader.close)
 
-    def _call_in_thread(self, function: Callable[[Reader], Answer], hello: int) -> Answer:
+    def _call_in_thread(self, function: Callable[[BackendReader], Answer], hello: int) -> Answer:
         if self._reader is None or self._reader_hello != hello:
             reader, self._reader = self._reader, None
             if reader is not None:

@@ -22,10 +22,10 @@ import anyio
 
 from turnkeeper.runtime.actors import ActorRef, spawn_in_loop, without_interrupts
 from turnkeeper.runtime.errors import register_error
+from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.errors import Exists, Failed, TooLarge
 from turnkeeper.storage.exact_json import encode_data
 from turnkeeper.storage.limits import PATCH_BYTES_MAX
-from turnkeeper.storage.reading import Reader
 from turnkeeper.storage.store import Durability
 
 from . import errors
@@ -327,7 +327,7 @@ def _header(**given: Any) -> dict[str, Any]:
     return header
 
 
-def _look(reader: Reader, before: tuple[int, str] | None) -> list[SessionInfo]:
+def _look(reader: BackendReader, before: tuple[int, str] | None) -> list[SessionInfo]:
     return [SessionInfo.from_row(row) for row in reader.rows(ROWS_A_LOOK, before)]
 
 

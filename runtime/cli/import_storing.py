@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from operator import methodcaller
 from typing import Any, Final
 
 import anyio.lowlevel
@@ -23,7 +23,6 @@ from turnkeeper.actors.importing.prints import fingerprint
 from turnkeeper.actors.records import Event
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.session import Session
-from turnkeeper.storage.reading import Reader
 
 from .store_view import look_at
 
@@ -156,8 +155,8 @@ class ImportedSessions:
         with look_at(self._path) as view:
             for child, parent_key in self._children.items():
                 with contextlib.suppress(NotFound):
-                    parent = view.ask(partial(Reader.resolve, wanted=parent_key))
-                    if view.ask(partial(Reader.row, wanted=child)).summary.get("parent") != parent:
+                    parent = view.ask(methodcaller("resolve", parent_key))
+                    if view.ask(methodcaller("row", child)).summary.get("parent") != parent:
                         orphans.append((child, parent))
         return orphans
 

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from turnkeeper.actors.asking import ask_writer_hello
+from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.lock import store_is_held
-from turnkeeper.storage.reading import Reader, open_reader
+from turnkeeper.storage.reading import open_reader
 
 from .printing import places, print_note
 
@@ -32,7 +33,7 @@ class StoreView:
         """Say whether a writer serves the store."""
         return self.served_index is not None
 
-    def ask(self, question: Callable[[Reader], Answer]) -> Answer:
+    def ask(self, question: Callable[[BackendReader], Answer]) -> Answer:
         """Put a question to the store. Raises what reading raises."""
         while True:
             try:
