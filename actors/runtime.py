@@ -36,6 +36,7 @@ from .following import Following
 from .ids import new_session_id
 from .places import make_parents_of_default, store_path
 from .records import Event, EventPage, SessionInfo, Status
+from .repairing import Progress, Repair, repair
 from .session import END_SECONDS_MAX, Session, ToolCall, Turn, note_or_raise
 from .session_opening import open_session
 
@@ -120,6 +121,20 @@ class Runtime:
         stream, reply = await self._client.open_stream(id_or_key, create=header, takeover=takeover)
         summary = header if header is not None and reply["new"] else reply["summary"]
         return self._keep(await open_session(self._client, stream, summary))
+
+    async def repair_session(self, id_or_key: str, progress: Progress | None = None) -> Repair:
+        """Copy what can be read of a damaged session into a new one, durably; the damaged one stays as it is.
+
+        A session that is whole gets no copy, and a second call finds the first one's. `progress` is called with events
+        copied and events in all. Cancelled, what was copied stays, and the next call goes on with it.
+
+        Raises:
+            NotFound, Ambiguous: There is no such session. SessionBusy: Another repair is making this copy.
+            Exists: Somebody has appended to the copy before it was finished.
+            StoreFull, NodeNotAnswering, …: It couldn't be stored; repair it again.
+        """
+        self.check()
+        return await repair(self._client, id_or_key, progress)
 
     async def sessions(self, *, status: Status | None = None, limit: int = 20, **filters: str) -> list[SessionInfo]:
         """List sessions, the most recently active first, at most `limit`. Those without events aren't listed.

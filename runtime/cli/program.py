@@ -73,6 +73,7 @@ journal = Group(
         "verify": ".journal_verify:verify_journal",
         "stats": ".journal_stats:stats",
         "rebuild": ".journal_rebuild:rebuild",
+        "repair": ".journal_repair:repair_session",
         "cat": ".journal_cat:cat",
     },
 )

@@ -69,6 +69,7 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "journal verify",
         "journal stats",
         "journal rebuild",
+        "journal repair",
         "journal cat",
         "bench",
         "bench flush",

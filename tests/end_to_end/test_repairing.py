@@ -1,0 +1,88 @@
+"""End to end: a repair that is interrupted or meets others, through the runtime, on trio and on asyncio."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from turnkeeper.actors.errors import Exists, SessionBusy
+from turnkeeper.actors.runtime import open_runtime
+
+pytestmark = pytest.mark.anyio
+
+EVENTS = 1000
+LOST = 500
+
+
+class Interruption(Exception):
+    """What stops a repair in the middle."""
+
+
+async def _damage(path: Path) -> str:
+    """Make a store whose one session has lost event `LOST`; give its id."""
+    async with open_runtime(path) as runtime, await runtime.create_session(key="k") as session:
+        for number in range(EVENTS):
+            await session.append("note/n", {"number": number})
+            if number in (LOST - 1, LOST):
+                await session.flush()
+        await session.flush()
+    segment = path / "journal" / "00000001.jsonl"
+    content = segment.read_bytes()
+    place = content.index(b'"number":%d}' % LOST)
+    segment.write_bytes(content[:place] + b"'" + content[place + 1 :])
+    return session.id
+
+
+async def _stop_in_the_middle(path: Path) -> None:
+    """Begin a repair, end it after a few hundred events, and leave the store."""
+
+    def interrupt(done: int, total: int) -> None:
+        if done >= 300:
+            raise Interruption
+
+    async with open_runtime(path) as runtime:
+        with pytest.raises(Interruption):
+            await runtime.repair_session("k", interrupt)
+
+
+async def test_an_interrupted_repair_is_finished_by_the_next_one(tmp_path: Path) -> None:
+    """One copy is left, without repetitions: its beginning from the first run, the rest from the second."""
+    id = await _damage(tmp_path / "store")
+    await _stop_in_the_middle(tmp_path / "store")
+    async with open_runtime(tmp_path / "store") as runtime:
+        (begun,) = [each for each in await runtime.sessions() if each.id != id]
+        assert 300 <= begun.events < EVENTS
+        assert begun.origin == {"repaired_from": id}
+        found = await runtime.repair_session("k")
+        assert (found.copy, found.is_new) == (begun.id, True)
+        assert found.readable.missing == [(LOST, LOST)]
+        copied = await runtime.read(begun.id, limit=2 * EVENTS)
+        numbers = [event.data["number"] for event in copied[1:]]
+        assert numbers == [number for number in range(EVENTS) if number != LOST]
+        assert len(await runtime.sessions()) == 2
+
+
+async def test_a_copy_that_is_being_made_is_left_to_its_maker(tmp_path: Path) -> None:
+    """Two repairs at once: one makes the copy, the other is told who does."""
+    await _damage(tmp_path / "store")
+    await _stop_in_the_middle(tmp_path / "store")
+    async with open_runtime(tmp_path / "store") as runtime:
+        (begun, _) = await runtime.sessions()
+        async with await runtime.open_session(begun.id):
+            with pytest.raises(SessionBusy):
+                await runtime.repair_session("k")
+
+
+async def test_an_unfinished_copy_that_somebody_appended_to_is_not_gone_on_with(tmp_path: Path) -> None:
+    """What stands there isn't mixed with the rest of the damaged session: the repair says which session it is."""
+    await _damage(tmp_path / "store")
+    await _stop_in_the_middle(tmp_path / "store")
+    async with open_runtime(tmp_path / "store") as runtime:
+        (begun, _) = await runtime.sessions()
+        async with await runtime.open_session(begun.id) as session:
+            await session.append("note/other", {})
+            head = session.head
+        with pytest.raises(Exists, match=begun.id):
+            await runtime.repair_session("k")
+        assert (await runtime.read(begun.id)).head == head
