@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
+from .blobs import is_digest
 from .errors import (
+    BlobMissing,
     Conflict,
     Corrupt,
     Exists,
@@ -50,6 +52,7 @@ class Stored(Protocol):
 
     def stored_key(self, stream: str, key: str) -> int | None: ...
     def stream_named(self, key: str) -> str | None: ...
+    def has_blob(self, digest: str) -> bool: ...
 
 
 class DraftRun:
@@ -78,6 +81,8 @@ class DraftRun:
         for name, value in patch.items():
             if name == "keys":
                 merged["keys"] = {**merged.get("keys", {}), **value}
+            elif name == "blobs":
+                merged["blobs"] = list(dict.fromkeys([*merged.get("blobs", ()), *value]))
             else:
                 merged[name] = value
         self.patch = merged
@@ -263,6 +268,9 @@ class Draft:
             patch_bytes = len(encode_patch(patch))
             if patch_bytes > PATCH_BYTES_MAX:
                 return TooLarge(f"the header or patch of {request.stream}", patch_bytes, PATCH_BYTES_MAX)
+            fault = self._blobs_fault(request.stream, seq, patch.get("blobs", ()))
+            if fault is not None:
+                return fault
         self._check_room(len(lines), patch_bytes, run)
         if run is None:
             run = self.runs[request.stream] = DraftRun(request.stream, request.epoch, seq)
@@ -280,6 +288,15 @@ class Draft:
             if request.key is not None:
                 run.keys[key_digest(request.key)] = seq
         return Waiting(request.first, run, run.events)
+
+    def _blobs_fault(self, stream: str, seq: int, blobs: Any) -> StorageError | None:
+        """Say why a run can't name these blobs: what the journal names has to be there already."""
+        if not isinstance(blobs, list | tuple) or not all(map(is_digest, blobs)):
+            return InvalidLine(stream, seq, "what it names as its blobs are no digests")
+        for digest in blobs:
+            if not self._stored.has_blob(digest):
+                return BlobMissing(stream, digest)
+        return None
 
     def _check_room(self, size: int, patch_bytes: int, run: DraftRun | None) -> None:
         if not self.runs:

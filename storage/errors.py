@@ -184,6 +184,22 @@ class Corrupt(StorageError):
         return f"{self.stream} is damaged: {self.reason}{place}{missing}; the rest can be read"
 
 
+class BlobMissing(StorageError):
+    """The blob `digest`, which `stream` names (empty where nothing but the blob was asked for), isn't in this store.
+
+    Of an append nothing was stored; it is stored when the blob was put again.
+    """
+
+    def __init__(self, stream: str, digest: str) -> None:
+        super().__init__(stream, digest)
+        self.stream = stream
+        self.digest = digest
+
+    def message(self) -> str:
+        named = f", which {self.stream} names," if self.stream else ""
+        return f"blob {self.digest}{named} isn't in this store; put it again"
+
+
 class Failed(StorageError):
     """A write, sync or index transaction failed: the outcome is unknown, and whoever asked must ask again."""
 

@@ -43,6 +43,7 @@ class FileSystem(Protocol):
     def remove_tree(self, path: str) -> None: ...
     def names(self, path: str) -> list[str]: ...
     def exists(self, path: str) -> bool: ...
+    def modified(self, path: str) -> float: ...
     def free_bytes(self) -> int: ...
 
 
@@ -166,6 +167,14 @@ class LocalFileSystem:
     def exists(self, path: str) -> bool:
         """Say whether something has this name."""
         return os.path.lexists(self.path(path))
+
+    def modified(self, path: str) -> float:
+        """Give when a file was last written or touched, in seconds since 1970."""
+        return os.stat(self.path(path), follow_symlinks=False).st_mtime
+
+    def touch(self, path: str) -> None:
+        """Let a file count as written now."""
+        os.utime(self.path(path), follow_symlinks=False)
 
     def free_bytes(self) -> int:
         """Give the bytes that this user may still allocate on the store's file system."""

@@ -5,6 +5,7 @@
     summaries  id -> JSON object, written only by patches
     keys       id NUL digest -> seq of the line that was stored under that key
     names      digest of a host's key -> id
+    blobs      (digest, number, seq) of a run that names a blob -> nothing
     recent     (position >> 12, number) -> id, moved only when the bucket changes
     marks      position -> (segment, offset) of a batch, one for each 256 KiB of journal
     meta       what is indexed, and the next stream number
@@ -27,6 +28,7 @@ import orjson
 
 from .errors import Failed
 from .index_records import (
+    BLOB_RUN,
     BLOCK_KEY,
     EXTENT,
     INDEXED,
@@ -52,7 +54,7 @@ Transaction: TypeAlias = Any
 _BUCKET_BITS = 12
 _HOT_RECORDS_MAX = 50_000
 _READERS_MAX = 4096
-_DATABASES = ("streams", "blocks", "summaries", "keys", "names", "recent", "marks", "meta")
+_DATABASES = ("streams", "blocks", "summaries", "keys", "names", "blobs", "recent", "marks", "meta")
 
 
 class Index:
@@ -189,7 +191,7 @@ class Index:
                 self._extend(transaction, state, run, batch.segment, header.time)
             state.epoch = max(state.epoch, run.epoch)
             if run.patch is not None:
-                self._patch(transaction, run.stream, run.patch)
+                self._patch(transaction, run, run.patch, state.number)
             self._hot[run.stream] = state
             transaction.put(run.stream.encode(), state.encode(), db=self._streams)
         if (
@@ -248,9 +250,9 @@ class Index:
             state.extents = bytearray()
         state.first = state.head = head
 
-    def _patch(self, transaction: Transaction, stream: str, patch: Mapping[str, Any]) -> None:
-        """Merge a patch into the stream's summary; its keys go into their own table."""
-        key = stream.encode()
+    def _patch(self, transaction: Transaction, run: PlacedRun, patch: Mapping[str, Any], number: int) -> None:
+        """Merge a run's patch into its stream's summary; its keys and blobs go into tables of their own."""
+        key = run.stream.encode()
         summaries = self._databases["summaries"]
         old = transaction.get(key, db=summaries)
         summary: Summary = orjson.loads(old) if old else {}
@@ -259,6 +261,10 @@ class Index:
                 for digest, seq in value.items():
                     entry = key + b"\0" + bytes.fromhex(digest)
                     transaction.put(entry, NUMBER.pack(seq), db=self._databases["keys"])
+            elif name == "blobs":
+                for digest in value:
+                    entry = bytes.fromhex(digest) + BLOB_RUN.pack(number, run.seq)
+                    transaction.put(entry, b"", db=self._databases["blobs"])
             elif value is None:
                 summary.pop(name, None)
             elif name == "deleted_to":
@@ -312,6 +318,12 @@ class Index:
         """Give the id of the stream that a host's key names."""
         value = transaction.get(bytes.fromhex(key_digest(key)), db=self._databases["names"])
         return None if value is None else value.decode()
+
+    def is_blob_named(self, transaction: Transaction, digest: str) -> bool:
+        """Say whether some run names a blob."""
+        cursor = transaction.cursor(db=self._databases["blobs"])
+        wanted = bytes.fromhex(digest)
+        return bool(cursor.set_range(wanted)) and cursor.key().startswith(wanted)
 
     def streams_beginning(self, transaction: Transaction, prefix: str, limit: int) -> list[str]:
         """List ids that begin with `prefix`, in order, `limit` at most."""

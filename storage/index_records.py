@@ -21,6 +21,7 @@ NUMBER = struct.Struct("<Q")
 BLOCK_KEY = struct.Struct(">IQ")  # stream number, first seq
 RECENT_KEY = struct.Struct(">QI")  # bucket of positions, stream number
 POSITION_KEY = struct.Struct(">Q")
+BLOB_RUN = struct.Struct(">IQ")  # stream number, seq of the run, behind a blob's digest
 
 
 class Indexed(NamedTuple):

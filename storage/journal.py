@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .blobs import blob_path
+from .collecting import BlobCollection
 from .drafting import Answer, BatchIsFull, Draft, StoredHead, Waiting
 from .errors import Conflict, Failed, Fenced, NotFound, StoreFull
 from .filesystem import FileSystem, LocalFileSystem, write_whole_file
@@ -68,11 +70,15 @@ class Journal:
         self._failed = False
         self._pid = os.getpid()
         self._reader = RunReader(fs)
+        self._blobs = BlobCollection(fs, self._is_blob_named)
         self._positions: dict[str, int] = {}
         self.next_position = opened.next_position
         self.report: OpeningReport = opened.report
         if opened.must_declare:
             self._declare_damage(opened.declare)
+        if self.report.may_lack_events:
+            self._blobs.keep_all()
+        self._blobs.look_if_due()
 
     @classmethod
     def open(
@@ -135,7 +141,7 @@ class Journal:
         """Build one batch from the first of the requests; give it and the answers for as many as it took."""
         answers: list[Answer] = []
         with self._index.reading() as snapshot:
-            draft = Draft(_Snapshot(self._index, snapshot, self._reader), self._is_gone)
+            draft = Draft(_Snapshot(self._fs, self._index, snapshot, self._reader), self._is_gone)
             try:
                 for request in requests:
                     answers.append(draft.add(request))
@@ -151,7 +157,7 @@ class Journal:
         results: list[Result] = []
         unwritten: set[str] = set()
         with self._index.reading() as snapshot:
-            stored = _Snapshot(self._index, snapshot, self._reader)
+            stored = _Snapshot(self._fs, self._index, snapshot, self._reader)
             for request in requests:
                 answer = Draft(stored, self._is_gone).add(request)
                 if isinstance(answer, Waiting | Granted) or (
@@ -254,9 +260,10 @@ class Journal:
             active.filled = max(active.filled, self._fs.size(active.handle))
 
     def between_commits(self) -> None:
-        """Write filling ahead, seal a full segment and go on in a new one. Call it when the answers are out.
+        """Write filling ahead, seal a full segment and go on in a new one; at times remove blobs that nothing names.
 
-        A full disk is no error here: the next commit answers StoreFull. Raises Failed, OSError.
+        Call it when the answers are out. A full disk is no error here: the next commit answers StoreFull. Raises
+        Failed, OSError.
         """
         if self._failed:
             return
@@ -274,6 +281,11 @@ class Journal:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 self._failed = True
                 raise Failed(f"the journal can't be extended: {error}") from error
+        self._blobs.look_if_due()
+
+    def _is_blob_named(self, digest: str) -> bool:
+        with self._index.reading() as snapshot:
+            return self._index.is_blob_named(snapshot, digest)
 
     def _cut(self, retired: ActiveSegment) -> None:
         """Cut a sealed segment's filling off; it lies behind a successor, so nobody waits for it."""
@@ -340,7 +352,8 @@ class Journal:
 class _Snapshot:
     """What is stored, as the append rule asks for it, in one transaction."""
 
-    def __init__(self, index: Index, transaction: Transaction, reader: RunReader) -> None:
+    def __init__(self, fs: FileSystem, index: Index, transaction: Transaction, reader: RunReader) -> None:
+        self._fs = fs
         self._index = index
         self._transaction = transaction
         self._reader = reader
@@ -373,6 +386,9 @@ class _Snapshot:
 
     def stream_named(self, key: str) -> str | None:
         return self._index.stream_named(self._transaction, key)
+
+    def has_blob(self, digest: str) -> bool:
+        return self._fs.exists(blob_path(digest))
 
 
 def _now() -> int:

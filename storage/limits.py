@@ -62,6 +62,24 @@ MARK_BYTES = 256 * KIB
 MAP_BYTES = 1 << 40
 """The index's address space. Sparse; never grows, never fills."""
 
+BLOB_BYTES_MAX = 1024 * MIB
+"""One blob. It is written and read whole, so this much memory is needed for it, once."""
+
+BLOBS_A_PATCH_MAX = 32
+"""Blobs that one event may name: they stand in its run's patch."""
+
+BLOB_GRACE_SECONDS = 3600
+"""A blob that nothing names is kept this long since it was put last: it may be about to be named."""
+
+BLOBS_A_LOOK = 256
+"""How many files one look for blobs that nothing names takes, between two commits."""
+
+BLOB_LOOK_SECONDS = 5
+"""At least so long lies between two looks of one round through the blobs, ..."""
+
+BLOB_ROUND_SECONDS = 3600
+"""... and so long between a round's end and the next one's beginning."""
+
 READ_CHUNK_BYTES = 1 * MIB
 """What one read transaction's extents may add up to, before the next transaction."""
 
@@ -70,4 +88,5 @@ SPAN_GAP_BYTES = 8 * KIB
 
 assert FILLING_AHEAD_BYTES >= FILLING_STEP_BYTES
 assert LINE_BYTES_MAX < BATCH_BYTES_MAX < RESERVE_BYTES * RESERVE_BATCHES
+assert BLOBS_A_PATCH_MAX * len('"",' + "0" * 64) <= PATCH_BYTES_MAX - 1024, "beside a turn's and an owner's members"
 assert RUNS_MAX * 200 <= HEADER_BYTES_MAX, "a header of runs without patches always fits"

@@ -45,6 +45,11 @@ class OpeningReport:
     hopped_batches: int = 0
     rebuilt: str = ""
 
+    @property
+    def may_lack_events(self) -> bool:
+        """Say whether events that were acknowledged, or may have been, are missing from the journal."""
+        return self.possibly_acknowledged or any(finding.kind != "torn tail" for finding in self.findings)
+
 
 @dataclass(slots=True)
 class ActiveSegment:

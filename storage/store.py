@@ -3,6 +3,7 @@
     store.json              what the store is, fixed at creation; carries the store's lock
     journal/ index/         segments; LMDB
     index.json              which index may be trusted
+    blobs/<ab>/<digest>     contents too large for a line, by their digest
     quarantine/             bytes cut from torn tails, with notes
     writer.json             who holds the lock, for people
     node.sock writer.sock   sockets, bound by relative names
@@ -30,6 +31,7 @@ from .limits import FORMAT
 STORE_FILE = "store.json"
 JOURNAL_DIRECTORY = "journal"
 INDEX_DIRECTORY = "index"
+BLOBS_DIRECTORY = "blobs"
 QUARANTINE_DIRECTORY = "quarantine"
 WRITER_FILE = "writer.json"
 

@@ -225,6 +225,12 @@ class SimulatedDisk:
         """Say whether something has this name."""
         return path in self._names
 
+    def modified(self, path: str) -> float:
+        """Give a time long ago: nothing here depends on when a file was written."""
+        if path not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "missing", path)
+        return 0.0
+
     def free_bytes(self) -> int:
         """Give the free space that the test wants."""
         return self.free
