@@ -162,7 +162,7 @@ class _Opening:
                     self._fs.remove(f"{directory}/{name}")
 
     def _settle(self, end: JournalEnd, machine_went_down: bool) -> ActiveSegment:
-        """Quarantine a torn tail, fill it over, write the last batch again in place, and sync once."""
+        """Quarantine a torn tail, fill it over, write the last batch again in place; sync file and name."""
         if end.segment is None:
             return self._new_segment(end)
         segment = end.segment
@@ -179,6 +179,8 @@ class _Opening:
             self._fs.write(segment.handle, 0, again)
             h = segment.header.h if segment.header else ""
         self._fs.sync(segment.handle)
+        # The file may have got its name from a writer that died before it synced the directory, or failed to.
+        self._fs.sync_directory(JOURNAL_DIRECTORY)
         return ActiveSegment(segment.number, segment.handle, end.end, max(segment.view.size, end.end), h)
 
     def _cut_filling(self, end: JournalEnd) -> None:

@@ -233,6 +233,22 @@ def test_a_store_that_does_not_sync_keeps_a_beginning_of_each_stream(memory_path
     assert crashes > 400
 
 
+def test_a_segment_whose_name_was_not_synced_keeps_what_a_successor_acknowledges(memory_path: Path) -> None:
+    """A writer that dies between a segment's rename and the directory's sync leaves that sync to its successor."""
+    machine = Machine(memory_path / "store", seed=1)
+    machine.append()
+    machine.do("commit")
+    machine.disk.fail_at = machine.disk.operations + 4  # write, sync, rename, and then the directory
+    with pytest.raises(Death):
+        machine.do("roll")
+    assert machine.disk.exists("journal/00000002.jsonl")
+    machine.append()
+    machine.do("commit")
+    machine.crash(lambda name, page: "old")
+    machine.check()
+    machine.let_go()
+
+
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_a_hundred_thousand_crashes(memory_path: Path) -> None:
