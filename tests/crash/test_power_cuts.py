@@ -1,0 +1,133 @@
+"""The power of real file systems cut under a real writer, and what the next opening finds."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from .killed_writer import KilledWriter, Told, killed_writer
+from .power import CutDisk, cut_disk
+from .writer_program import Job
+
+pytestmark = pytest.mark.root
+
+CUTS_A_STORE = 12
+"""How many cuts one store goes through, with everything it has kept so far, before a new one is begun."""
+
+STEPS_UNDER_WAY = 5
+"""How many commits the writer may make by itself around the moment of the cut."""
+
+
+@pytest.fixture(params=["ext4", "xfs"])
+def disk_kind(request: pytest.FixtureRequest) -> str:
+    """The file systems whose power can be cut."""
+    kind: str = request.param
+    return kind
+
+
+class CutStore:
+    """A store on a disk whose power is cut again and again, and what its clients were told."""
+
+    def __init__(self, disk: CutDisk, writer: KilledWriter, seed: int) -> None:
+        self.disk = disk
+        self.writer = writer
+        self.rng = random.Random(seed)
+        self.path = disk.mounted / "store"
+        self.told = Told(text_bytes_max=6000)
+        self.boot = 1
+        self.torn = 0
+
+    def run_into_cut(self) -> None:
+        """Let a writer go on for some steps, and cut the power while further ones are under way."""
+        steps = self.rng.randrange(1, 25)
+        self._start(steps + STEPS_UNDER_WAY + 1)  # the last one is never allowed: the writer lives until the cut
+        self._take(steps)
+        for _ in range(STEPS_UNDER_WAY):
+            self.writer.step()
+        time.sleep(self.rng.random() * 0.004)  # the cut comes at any point of what is under way
+        for message in self.writer.hear_present():
+            self.told.hear(message)
+        self._cut()
+
+    def scatter_into_cut(self) -> None:
+        """Let the last batch before the cut reach the disk in parts, some later ones before earlier ones."""
+        steps = self.rng.randrange(3, 10)
+        self._start(steps + 1, scatter=steps)
+        self._take(steps)
+        self.writer.step()
+        while "scattered" not in (message := self.writer.hear()):
+            self.told.hear(message)
+        self._cut()
+
+    def _start(self, steps: int, scatter: int = -1) -> None:
+        job = Job(
+            str(self.path),
+            seed=self.rng.randrange(1 << 30),
+            steps=steps,
+            boot=f"boot {self.boot}",
+            takeover=self.rng.random() < 0.3,
+            paced=True,
+            scatter=scatter,
+        )
+        self.writer.start(self.told.job(job))
+
+    def _take(self, steps: int) -> None:
+        """Let the writer take some steps, and hear what is told until it waits for the next."""
+        for _ in range(steps):
+            self.writer.step()
+        taken = 0
+        while taken < steps:
+            message = self.writer.hear()
+            taken += "step" in message
+            self.told.hear(message)
+
+    def _cut(self) -> None:
+        self.disk.cut()
+        self.writer.kill()
+        self.writer.hear_end()  # what it says behind the cut doesn't count
+        self.disk.power_down()
+        self.disk.power_up()
+        self.boot += 1
+
+    def check(self) -> None:
+        """See that everything told is there, after a restart of the machine."""
+        self.told.check(self.path, f"boot {self.boot}")
+        self.torn = len(list((self.path / "quarantine").glob("*.bytes")))
+
+
+def _cut_often(kind: str, place: Path, cuts: int, seed: int) -> tuple[int, int]:
+    """Cut the power so many times; give how many events were acknowledged and how many torn tails were found."""
+    events = torn = done = 0
+    with cut_disk(kind, place) as disk, killed_writer() as writer:
+        while done < cuts:
+            store = CutStore(disk, writer, seed + done)
+            for number in range(min(CUTS_A_STORE, cuts - done)):
+                if number % 3 == 1:
+                    store.scatter_into_cut()
+                else:
+                    store.run_into_cut()
+                store.check()
+                done += 1
+            events += sum(store.told.heads.values())
+            torn += store.torn
+            shutil.rmtree(store.path)
+    return events, torn
+
+
+def test_a_power_cut_takes_nothing_that_was_acknowledged(memory_path: Path, disk_kind: str) -> None:
+    """Three cuts, one of them with a batch that the disk has in parts: all of what was told is there, once."""
+    events, _ = _cut_often(disk_kind, memory_path, 3, seed=1)
+    assert events > 20
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_hundreds_of_power_cuts_take_nothing_that_was_acknowledged(memory_path: Path, disk_kind: str) -> None:
+    """The long form: 250 cuts of each file system."""
+    events, torn = _cut_often(disk_kind, memory_path, 250, seed=1000)
+    print(f"{disk_kind}: 250 cuts, {events} events acknowledged, {torn} torn tails")  # noqa: T201
+    assert torn > 50, "the cuts came in the middle of batches"
