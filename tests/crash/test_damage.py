@@ -14,11 +14,10 @@ from turnkeeper.storage import journal as journal_module
 from turnkeeper.storage.format import parse_event_prefix
 from turnkeeper.storage.reading import open_reader
 from turnkeeper.storage.requests import Append, StreamRow
-from turnkeeper.storage.verify import Verification, verify
+from turnkeeper.storage.verify import verify
 
 from ..stores import StoreInTest, appended, create, event, lines, new_store
-
-STREAMS = ("a", "b", "c")
+from .damaged_stores import STREAMS, is_reported, read_all
 
 
 @pytest.fixture
@@ -41,23 +40,6 @@ def three_segments(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
             store.segment(number).write_bytes(store.content(number))  # a sealed file is only its batches
         assert not store.segment(4).exists()
         yield store
-
-
-def _read_all(path: Path) -> dict[str, dict[int, bytes]]:
-    """Read what can be read of every stream, by seq, without an index."""
-    reader = open_reader(str(path))
-    try:
-        found: dict[str, dict[int, bytes]] = {}
-        for row in reader.rows(1000):
-            page = reader.read(row.id, limit=100_000)
-            found[row.id] = {stored.seq: stored.line for stored in page.events}
-            gaps = {seq for gap in page.missing for seq in range(gap.first, gap.first + gap.events)}
-            assert gaps | found[row.id].keys() == set(range(page.head)), (
-                "each number below the head is given or missing"
-            )
-        return found
-    finally:
-        reader.close()
 
 
 def _damaged_copies(
@@ -109,24 +91,20 @@ def test_damage_anywhere_is_reported_and_hides_nothing_else(
     three_segments: StoreInTest, memory_path: Path, damage: Callable[[bytes, random.Random], bytes]
 ) -> None:
     """Each answer is the same as before or reported: every event given is the true one, every missing one is said."""
-    whole = _read_all(three_segments.path)
+    whole = read_all(three_segments.path)
     events = sum(map(len, whole.values()))
     for copy, _ in _damaged_copies(three_segments, memory_path, damage, 60, seed=7):
         verification = verify(str(copy.path))
         for index in ("kept", "deleted"):
             if index == "deleted":
                 copy.delete_index()
-            found = _read_all(copy.path)
+            found = read_all(copy.path)
             for stream, by_seq in found.items():
                 assert all(whole[stream].get(seq) == line for seq, line in by_seq.items())
             lost = events - sum(map(len, found.values()))
-            assert lost == 0 or _is_reported(verification), (damage.__name__, lost)
+            assert lost == 0 or is_reported(verification), (damage.__name__, lost)
             if damage is _flip:
                 assert lost <= 6, "one flipped bit costs one batch at most"
-
-
-def _is_reported(verification: Verification) -> bool:
-    return bool(verification.damaged) or verification.torn_tail is not None
 
 
 def test_verify_names_segment_offset_streams_and_numbers(three_segments: StoreInTest) -> None:
@@ -140,7 +118,7 @@ def test_verify_names_segment_offset_streams_and_numbers(three_segments: StoreIn
     assert finding.offset <= place < finding.offset + finding.length
     seq = int(line.split(b",")[1].removeprefix(b'"seq":'))
     assert finding.streams == {"b": [(seq, 2)]}
-    found = _read_all(three_segments.path)
+    found = read_all(three_segments.path)
     assert len(found["b"]) == max(found["b"]) + 1 - 2
 
 
@@ -149,7 +127,7 @@ def test_only_the_damaged_batch_is_lost_and_what_follows_keeps_its_numbers(
     three_segments: StoreInTest, change: str
 ) -> None:
     """Bytes cut from or put into a batch's events, or a bad header, cost that batch alone: the next one is found."""
-    whole = _read_all(three_segments.path)
+    whole = read_all(three_segments.path)
     content = three_segments.segment(2).read_bytes()
     begin, end = [match.start() for match in re.finditer(rb'\{"\$batch"', content)][1:3]
     text = content.index(b"hello", begin)
@@ -161,7 +139,7 @@ def test_only_the_damaged_batch_is_lost_and_what_follows_keeps_its_numbers(
     three_segments.segment(2).write_bytes(spoiled)
     three_segments.delete_index()
     batch = {parse_event_prefix(line) for line in content[begin:end].split(b"\n")} - {None}
-    found = _read_all(three_segments.path)
+    found = read_all(three_segments.path)
     present = {(stream, seq) for stream, by_seq in found.items() for seq in by_seq}
     assert present >= {(stream, seq) for stream, by_seq in whole.items() for seq in by_seq} - batch
     three_segments.open()
