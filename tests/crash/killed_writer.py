@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import select
@@ -133,13 +134,14 @@ class KilledWriter:
         self._said = self._process.stdout
         self._buffer = b""
         self._child: int | None = None
+        self.pid = 0
 
     def start(self, job: Job) -> None:
-        """Give it a job, and hold on to the child that has it."""
+        """Give it a job, and hold on to the child that has it: `pid` is that one's, for looking at it."""
         self._commands.write(job.as_line())
-        pid = self.hear()["pid"]
+        self.pid = self.hear()["pid"]
         with contextlib.suppress(ProcessLookupError):
-            self._child = os.pidfd_open(pid)
+            self._child = os.pidfd_open(self.pid)
 
     def step(self) -> None:
         """Let a paced job take its next step."""
@@ -184,9 +186,16 @@ class KilledWriter:
 
     def kill(self) -> None:
         """Kill the job's child, if it hasn't ended."""
+        self._send_signal(signal.SIGKILL)
+
+    def go_on(self) -> None:
+        """Let a child go on that was stopped."""
+        self._send_signal(signal.SIGCONT)
+
+    def _send_signal(self, number: int) -> None:
         if self._child is not None:
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._child, signal.SIGKILL)
+                signal.pidfd_send_signal(self._child, number)
 
     def _let_go(self) -> None:
         if self._child is not None:
@@ -216,7 +225,16 @@ def killed_writer(*wrapper: str) -> Iterator[KilledWriter]:
 
 
 def strace(*options: str) -> list[str]:
-    """Give the command that runs a program with faults injected into its system calls; skip where there is none."""
-    if shutil.which("strace") is None:
-        pytest.skip("needs strace")
+    """Give the command that runs a program with faults injected into its system calls; skip where that can't be."""
+    why = _strace_refusal()
+    if why:
+        pytest.skip(why)
     return ["strace", "-f", "-qqq", "-o", "/dev/null", *options]
+
+
+@functools.cache
+def _strace_refusal() -> str:
+    if shutil.which("strace") is None:
+        return "needs strace"
+    tried = subprocess.run(["strace", "-qqq", "-o", "/dev/null", "true"], capture_output=True, text=True, check=False)
+    return f"strace can't trace here: {tried.stderr.strip()}" if tried.returncode else ""

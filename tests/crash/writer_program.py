@@ -43,8 +43,9 @@ class Job:
     `heads` and `epochs` are what the clients were told before; they send everything behind it again, or with
     `takeover` leave it to new owners. `paced` waits for a line on stdin before each step. `scatter` is the step whose
     batch reaches the disk in parts and is never synced. `kill_at` is the number of the operation on the disk at which
-    the process kills itself, `how` says whether before, in the middle or after it. `file_bytes_max` limits the length
-    of files until the first refusal. The store's file system may be full up to the last byte if `reserve` is False.
+    the process kills itself, `how` says whether before, in the middle or after it; or it is `stop`, and the process
+    stops itself before it. `file_bytes_max` limits the length of files until the first refusal. The store's file
+    system may be full up to the last byte if `reserve` is False.
     """
 
     path: str
@@ -81,7 +82,7 @@ def owner_of(stream: str, token: str) -> dict[str, Any]:
 
 
 class DyingFileSystem(LocalFileSystem):
-    """Counts the operations that change the disk, and kills its own process at one of them."""
+    """Counts the operations that change the disk, and kills or stops its own process at one of them."""
 
     def __init__(self, root: str, kill_at: int, how: str) -> None:
         super().__init__(root)
@@ -95,8 +96,10 @@ class DyingFileSystem(LocalFileSystem):
         dies = self.operations == self.kill_at
         if dies and self.how == "before":
             _die()
+        if dies and self.how == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
         yield dies and self.how == "half"
-        if dies:
+        if dies and self.how != "stop":
             _die()
 
     def write(self, handle: int, offset: int, content: bytes) -> None:
