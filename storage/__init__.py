@@ -20,10 +20,10 @@ filling, newlines written ahead, so that a commit doesn't change the file's size
     {"stream":"brave-otter-7f3a","seq":12,"time":…,"type":"turn/end","data":{…}}
 
 Life of a store: `open_store_file` and `lock.take`; `Journal.open` (opening.py) judges the index, hops the headers
-behind it (hopping.py, scanning.py), settles the end and writes the last batch again; `Journal.commit` (journal.py)
-decides what goes into a batch (drafting.py), writes, syncs, indexes and answers; `Journal.close` leaves an index that
-may be trusted. Readers (reading.py), `verify` (verify.py) and the survey of a damaged stream
-(repair.py) work beside a writer and without one, and change nothing.
+behind it (hopping.py, scanning.py; whole files in columns: file_scan.py), settles the end and writes the last batch
+again; `Journal.commit` (journal.py) decides what goes into a batch (drafting.py), writes, syncs, indexes and answers;
+`Journal.close` leaves an index that may be trusted. Readers (reading.py), `verify` (verify.py) and the survey of a
+damaged stream (repair.py) work beside a writer and without one, and change nothing.
 
 What dies, and what it takes: the *process*, at any instruction: nothing that was answered. The *machine*: nothing
 that was answered. A disk that loses or changes bytes it had synced: what it lost, which is reported by segment,

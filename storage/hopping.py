@@ -8,10 +8,13 @@ nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import TypeAlias
 
+from .file_scan import FileScan, ScanRequest, scan_segment
 from .filesystem import FileSystem
 from .findings import Finding, Reporter, SeqRange
 from .format import FILLING_BYTES
@@ -34,6 +37,11 @@ from .trust import Witness
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with bytes hopped and bytes in all."""
+
+FileScanner: TypeAlias = Callable[[Sequence[ScanRequest]], Iterator[FileScan | None]]
+"""Scans files, elsewhere and several at a time, and gives the scans in the order of the requests."""
+
+ScanInspector: TypeAlias = Callable[[FileScan], None]
 
 Inspector: TypeAlias = Callable[[SegmentView, Batch], None]
 
@@ -84,8 +92,8 @@ class JournalEnd:
 class JournalHop:
     """One walk over the headers, from where the index stops.
 
-    `witness` is a batch known to have been acknowledged. `stop` is the last batch to look at, in a journal that is
-    being written. `inspect` sees each good batch. `write` opens the files so that the last one can be gone on with.
+        `witness` is a batch known to have been acknowledged. `stop` is the last batch to look at, in a journal that is
+    XX the files so that the last one can be gone on with.
     """
 
     def __init__(
@@ -99,6 +107,8 @@ class JournalHop:
         stop: Indexed | None = None,
         write: bool = False,
         inspect: Inspector | None = None,
+        inspect_scan: ScanInspector | None = None,
+        scan: FileScanner | None = None,
         progress: Progress | None = None,
     ) -> None:
         self._fs = fs
@@ -109,6 +119,8 @@ class JournalHop:
         self._stop = stop
         self._write = write
         self._inspect = inspect
+        self._inspect_scan = inspect_scan
+        self._scan = scan
         self._progress = progress or (lambda done, total: None)
         self._found = JournalEnd()
         self._waiting: list[Batch] = []
@@ -134,8 +146,9 @@ class JournalHop:
                 self._report(Finding("missing batches", segment_name(indexed.segment), indexed.offset, 0, why))
         segments = self._open(numbers)
         self._total = sum(segment.view.size for segment in segments)
+        scans = self._scans(segments, indexed)
         for place, segment in enumerate(segments):
-            self._walk(segment, indexed)
+            self._walk(segment, indexed, next(scans))
             if place < len(segments) - 1:
                 self._end_of_earlier_file(segment)
                 self._fs.close(segment.handle)
@@ -167,12 +180,32 @@ class JournalHop:
             segments.append(segment)
         return segments
 
-    def _walk(self, segment: Segment, indexed: Indexed | None) -> None:
-        """Hop one file, from where the index stops or from its beginning."""
+    def _scans(self, segments: list[Segment], indexed: Indexed | None) -> Iterator[FileScan | None]:
+        """Scan the files, those that the index doesn't know; None for a file that has to be hopped whole."""
+        checks_events = self._inspect_scan is not None
+        known = None if indexed is None else indexed.segment
+        if self._inspect is not None and not checks_events:
+            yield from repeat(None, len(segments))
+        elif self._scan is None:
+            for segment in segments:
+                yield None if segment.number == known else scan_segment(segment, checks_events=checks_events)
+        else:
+            root = os.path.realpath(self._fs.path(""))
+            wanted = [segment for segment in segments if segment.number != known]
+            scans = self._scan(
+                [ScanRequest(root, self._store, each.number, each.view.size, checks_events) for each in wanted]
+            )
+            for segment in segments:
+                yield None if segment.number == known else next(scans)
+
+    def _walk(self, segment: Segment, indexed: Indexed | None, scan: FileScan | None) -> None:
+        """Hop one file, from where the index or a scan of it stops, or from its beginning."""
         self._chain.enter(segment)
         hopper = Hopper(segment.view, segment.begin())
         if indexed is not None and indexed.segment == segment.number:
             hopper = self._go_on_behind(segment, indexed)
+        elif scan is not None and self._take_scan(scan):
+            hopper = Hopper(segment.view, scan.end)
         for hop in hopper:
             if isinstance(hop, Stretch):
                 self._report(stretch_finding(hop))
@@ -231,6 +264,22 @@ class JournalHop:
             self._apply()
         self._waiting.append(batch)
         self._waiting_runs += max(1, len(batch.header.runs))
+
+    def _take_scan(self, scan: FileScan) -> bool:
+        """Index what a scan holds; False where that doesn't follow what came before, so that the file is hopped."""
+        chain = self._chain
+        if (scan.first_batch, scan.first_position) != (chain.number, chain.position):
+            return False
+        self._apply()
+        with self._index.writing() as transaction:
+            if not self._index.apply_scan(transaction, scan):
+                return False
+        chain.go_on_behind(scan.last.number, scan.next_position, scan.last.h)
+        self._found.hopped += scan.batches
+        if self._inspect_scan is not None:
+            self._inspect_scan(scan)
+        self._progress(self._done + scan.end, self._total)
+        return True
 
     def _apply(self) -> None:
         if not self._waiting:

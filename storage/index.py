@@ -21,16 +21,19 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from operator import eq
 from typing import Any, TypeAlias
 
 import lmdb
 import orjson
 
 from .errors import Failed
+from .file_scan import FileScan, StreamScan
 from .index_records import (
     BLOB_RUN,
     BLOCK_KEY,
     EXTENT,
+    EXTENT_EVENTS,
     INDEXED,
     MARK,
     NUMBER,
@@ -45,12 +48,13 @@ from .index_records import (
     decode_record,
     key_digest,
 )
-from .limits import EXTENTS_MAX, MAP_BYTES, MARK_BYTES, MIB
+from .limits import EXTENTS_MAX, ID_PATTERN, MAP_BYTES, MARK_BYTES, MIB
 from .requests import StreamRow, Summary
 from .scanning import Batch
 
 Transaction: TypeAlias = Any
 
+_BLOCK_BYTES = EXTENTS_MAX * EXTENT.size
 _BUCKET_BITS = 12
 _HOT_RECORDS_MAX = 50_000
 _READERS_MAX = 4096
@@ -191,7 +195,7 @@ class Index:
                 self._extend(transaction, state, run, batch.segment, header.time)
             state.epoch = max(state.epoch, run.epoch)
             if run.patch is not None:
-                self._patch(transaction, run, run.patch, state.number)
+                self._patch(transaction, run.stream, run.seq, run.patch, state.number)
             self._hot[run.stream] = state
             transaction.put(run.stream.encode(), state.encode(), db=self._streams)
         if (
@@ -206,6 +210,58 @@ class Index:
             Indexed(batch.segment, batch.offset, header.number, header.h, next_position, next_number),
         )
         return faults
+
+    def apply_scan(self, transaction: Transaction, scan: FileScan) -> bool:
+        """Index the batches of a scan at once, with the same result as one by one.
+
+        False, and nothing is changed, where they don't go on from what is indexed: then they have to go one by one.
+        """
+        before = self.indexed
+        next_number = 0 if before is None else before.next_number
+        states: list[StreamState] = []
+        for found in scan.streams:
+            state = self._hot.get(found.stream) or self._load(transaction, found.stream)
+            if state is None:
+                begin = found.first if found.is_fork else 0
+                state = StreamState(next_number, begin, found.epoch, 0, 0, begin, bytearray())
+                next_number += 1
+            if state.head != found.first:
+                return False
+            states.append(state)
+        for found, state in zip(scan.streams, states, strict=True):
+            self._extend_by_scan(transaction, state, found)
+            for seq, patch in found.patches:
+                self._patch(transaction, found.stream, seq, patch, state.number)
+            transaction.put(found.stream.encode(), state.encode(), db=self._streams)
+            if len(self._hot) < _HOT_RECORDS_MAX:
+                self._hot[found.stream] = state
+            else:
+                self._hot.pop(found.stream, None)
+        for position, offset in scan.marks:
+            mark = MARK.pack(scan.segment, offset)
+            transaction.put(POSITION_KEY.pack(position), mark, db=self._databases["marks"], overwrite=False)
+        number, offset, h = scan.last
+        self._set_indexed(transaction, Indexed(scan.segment, offset, number, h, scan.next_position, next_number))
+        return True
+
+    def _extend_by_scan(self, transaction: Transaction, state: StreamState, found: StreamScan) -> None:
+        """Add a scan's extents to a stream's record; full blocks of them move out."""
+        state.epoch = max(state.epoch, found.epoch)
+        if not found.events:
+            return
+        extents = bytes(state.extents + found.extents)
+        full = len(extents) // _BLOCK_BYTES * _BLOCK_BYTES
+        blocks = []
+        for start in range(0, full, _BLOCK_BYTES):
+            block = extents[start : start + _BLOCK_BYTES]
+            blocks.append((BLOCK_KEY.pack(state.number, state.first), block))
+            state.first += sum(events for (events,) in EXTENT_EVENTS.iter_unpack(block))
+        if blocks:
+            transaction.cursor(db=self._databases["blocks"]).putmulti(blocks)
+        state.extents = bytearray(extents[full:])
+        state.head += found.events
+        self._move_recent(transaction, state, found.stream, found.position)
+        state.active = found.time
 
     def raise_head(self, transaction: Transaction, stream: str, head: int, epoch: int = 1) -> bool:
         """Note that events up to `head` once were there though no good batch holds them; True if that is news."""
@@ -233,14 +289,17 @@ class Index:
         state.head += run.events
         if len(extents) == EXTENTS_MAX * EXTENT.size:
             self._cut(transaction, state, state.head)
-        last = run.position + run.events - 1
-        bucket, old = last >> _BUCKET_BITS, state.position >> _BUCKET_BITS
+        self._move_recent(transaction, state, run.stream, run.position + run.events - 1)
+        state.active = time
+
+    def _move_recent(self, transaction: Transaction, state: StreamState, stream: str, position: int) -> None:
+        """Note a stream's last position, and move it up in the list of recent ones if its bucket is another now."""
+        bucket, old = position >> _BUCKET_BITS, state.position >> _BUCKET_BITS
         if state.position == 0 or bucket != old:
             if state.position:
                 transaction.delete(RECENT_KEY.pack(old, state.number), db=self._recent)
-            transaction.put(RECENT_KEY.pack(bucket, state.number), run.stream.encode(), db=self._recent)
-        state.position = last
-        state.active = time
+            transaction.put(RECENT_KEY.pack(bucket, state.number), stream.encode(), db=self._recent)
+        state.position = position
 
     def _cut(self, transaction: Transaction, state: StreamState, head: int) -> None:
         """Move a record's extents out as one block, and let the record go on at `head`."""
@@ -250,9 +309,9 @@ class Index:
             state.extents = bytearray()
         state.first = state.head = head
 
-    def _patch(self, transaction: Transaction, run: PlacedRun, patch: Mapping[str, Any], number: int) -> None:
-        """Merge a run's patch into its stream's summary; its keys and blobs go into tables of their own."""
-        key = run.stream.encode()
+    def _patch(self, transaction: Transaction, stream: str, seq: int, patch: Mapping[str, Any], number: int) -> None:
+        """Merge the patch of a run that begins at `seq` into its stream's summary; keys and blobs have their tables."""
+        key = stream.encode()
         summaries = self._databases["summaries"]
         old = transaction.get(key, db=summaries)
         summary: Summary = orjson.loads(old) if old else {}
@@ -263,7 +322,7 @@ class Index:
                     transaction.put(entry, NUMBER.pack(seq), db=self._databases["keys"])
             elif name == "blobs":
                 for digest in value:
-                    entry = bytes.fromhex(digest) + BLOB_RUN.pack(number, run.seq)
+                    entry = bytes.fromhex(digest) + BLOB_RUN.pack(number, seq)
                     transaction.put(entry, b"", db=self._databases["blobs"])
             elif value is None:
                 summary.pop(name, None)
@@ -282,8 +341,8 @@ class Index:
         return self._hot.get(stream) or self._load(transaction, stream)
 
     def snapshot_state(self, transaction: Transaction, stream: str) -> StreamState | None:
-        """Give a stream's record as this snapshot has it."""
-        value = transaction.get(stream.encode(), db=self._streams)
+        """Give a stream's record as this snapshot has it; what can't be an id has none, and may be no key of LMDB's."""
+        value = transaction.get(stream.encode(), db=self._streams) if ID_PATTERN.match(stream) else None
         return None if value is None else decode_record(value)
 
     def _load(self, transaction: Transaction, stream: str) -> StreamState | None:
@@ -417,6 +476,17 @@ class Index:
         """Give every entry of every table, to compare one index with another."""
         with self.reading() as transaction:
             return {name: list(transaction.cursor(db=database)) for name, database in self._databases.items()}
+
+    def first_difference(self, other: Index) -> tuple[str, int, int] | None:
+        """Compare with another index, entry for entry; give the first table that differs and both sizes of it."""
+        with self.reading() as mine, other.reading() as theirs:
+            for name, database in self._databases.items():
+                others = other._databases[name]
+                entries = mine.stat(database)["entries"], theirs.stat(others)["entries"]
+                pairs = map(eq, mine.cursor(db=database), theirs.cursor(db=others))
+                if entries[0] != entries[1] or not all(pairs):
+                    return name, *entries
+        return None
 
     def count_streams(self, transaction: Transaction) -> int:
         """Count the streams."""

@@ -15,6 +15,7 @@ from .format import BatchHeader
 
 RECORD = struct.Struct("<IQIQQQ")  # number, head, epoch, position, time, first seq
 EXTENT = struct.Struct("<IQIIIIQ")  # segment, offset, bytes, events, epoch, crc, position of the first event
+EXTENT_EVENTS = struct.Struct("<16xI16x")  # an extent's events alone
 INDEXED = struct.Struct("<IQQ8sQQ")  # segment, offset, batch, h, next position, next stream number
 MARK = struct.Struct("<IQ")  # segment, offset
 NUMBER = struct.Struct("<Q")

@@ -299,6 +299,12 @@ class Chain:
             self._report(Finding("missing batches", segment_name(segment.number), 0, 0, missing))
             self.number = first
 
+    def go_on_behind(self, number: int, position: int, h: str) -> None:
+        """Go on behind batch `number`, the last of some that were checked together; `position` comes after it."""
+        self.number = number + 1
+        self.position = position
+        self.prev = h
+
     def break_off(self) -> None:
         """Lose the chain within a file: the next batch's `prev` can't be checked."""
         self.prev = None

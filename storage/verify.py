@@ -14,10 +14,11 @@ from typing import Any
 
 from .errors import Failed
 from .exact_json import decode_event
+from .file_scan import FileScan
 from .filesystem import FileSystem
 from .findings import Finding
 from .format import Run
-from .hopping import JournalEnd, JournalHop, Progress
+from .hopping import FileScanner, JournalEnd, JournalHop, Progress
 from .index import Index, shared_index
 from .index_records import Indexed
 from .reading import store_files
@@ -54,25 +55,33 @@ class Verification:
 
 
 def verify(
-    root: str, served_index: str | None = None, *, deep: bool = False, progress: Progress | None = None
+    root: str,
+    served_index: str | None = None,
+    *,
+    deep: bool = False,
+    progress: Progress | None = None,
+    scan: FileScanner | None = None,
 ) -> Verification:
     """Check the journal of the store at `root`; `served_index` is the index that a living writer named.
 
-    Raises StoreMissing, StoreRefused, NewerFormat, Failed.
+    `scan` scans several files at a time, elsewhere. Raises StoreMissing, StoreRefused, NewerFormat, Failed.
     """
     started = time.monotonic()
     with store_files(root) as (fs, store):
-        found = _Verifier(fs, store, deep, progress).run(served_index)
+        found = _Verifier(fs, store, deep, progress, scan).run(served_index)
     found.seconds = time.monotonic() - started
     return found
 
 
 class _Verifier:
-    def __init__(self, fs: FileSystem, store: str, deep: bool, progress: Progress | None) -> None:
+    def __init__(
+        self, fs: FileSystem, store: str, deep: bool, progress: Progress | None, scan: FileScanner | None
+    ) -> None:
         self._fs = fs
         self._store = store
         self._deep = deep
         self._progress = progress
+        self._scan = scan
         self._found = Verification()
 
     def run(self, served_index: str | None) -> Verification:
@@ -89,6 +98,8 @@ class _Verifier:
                 witness=witness,
                 stop=stop,
                 inspect=self._check_batch,
+                inspect_scan=None if self._deep else self._count_scan,
+                scan=self._scan,
                 progress=self._progress,
             )
             end = hop.run()
@@ -123,6 +134,12 @@ class _Verifier:
         why = judgement.why or "it wasn't closed; the next opening judges it"
         self._found.index_why = f"not looked at: {why}"
         return None, None, judgement.witness
+
+    def _count_scan(self, scan: FileScan) -> None:
+        """Count batches that were checked together, their runs' bytes too."""
+        self._found.batches += scan.batches
+        self._found.events += scan.events
+        self._found.bytes += scan.bytes
 
     def _check_batch(self, view: SegmentView, batch: Batch) -> None:
         """Count a batch, and check the bytes of its runs."""
@@ -181,13 +198,11 @@ def _line_faults(content: bytes, run: Run) -> Iterator[tuple[int, str]]:
 
 def _difference(kept: Index, built: Index) -> str:
     """Say in which table a kept index differs from one built from the headers; empty if in none."""
-    for name, ours in built.entries().items():
-        theirs = kept.entries()[name]
-        if ours != theirs:
-            return (
-                f"its table {name} has {len(theirs)} entries that differ from the {len(ours)} which the journal gives"
-            )
-    return ""
+    difference = kept.first_difference(built)
+    if difference is None:
+        return ""
+    name, theirs, ours = difference
+    return f"its table {name} has {theirs} entries that differ from the {ours} which the journal gives"
 
 
 def _served_difference(kept: Index, built: Index) -> str:
