@@ -16,7 +16,7 @@ from turnkeeper.storage.reading import open_reader
 from ..serving import eventually, first_append, next_append, served_store, stopped, watched
 from ..stores import event
 from .killed_writer import Told, killed_writer
-from .writer_program import Job
+from .writer_program import EXIT_FAILED, Job
 
 
 def _journal_bytes(path: Path) -> bytes:
@@ -35,8 +35,9 @@ def test_a_writer_stopped_in_a_commit_keeps_everybody_out(memory_path: Path, num
         assert store_is_held(str(path))
         before = _journal_bytes(path)
         with killed_writer() as successor:
-            successor.start(Job(str(path), seed=9, steps=1))
-            assert successor.hear_end() == 1, "somebody else writes to this store"
+            refused = Told()
+            assert successor.run(Job(str(path), seed=9, steps=1), refused) == EXIT_FAILED
+            assert refused.failed == "somebody else writes to this store"
         assert _journal_bytes(path) == before
         if then == "killed":
             writer.kill()

@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 from turnkeeper.storage import journal as journal_module
 from turnkeeper.storage import lock, opening, store
-from turnkeeper.storage.errors import Failed, Fenced, StoreFull
+from turnkeeper.storage.errors import Fenced, StorageError, StoreFull
 from turnkeeper.storage.exact_json import encode_event
 from turnkeeper.storage.filesystem import LocalFileSystem
 from turnkeeper.storage.journal import Journal
@@ -33,7 +33,7 @@ from turnkeeper.storage.requests import Append, Appended, Grant, Granted
 
 STREAMS = ("a", "b", "c")
 EXIT_FAILED = 70
-"""How a writer ends that can't tell what was stored."""
+"""How a writer ends that can't go on, or can't tell what was stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class Writer:
         store.make_directory(job.path)
         descriptor = store.open_store_file(job.path, create=True)
         if not lock.take(descriptor):
-            raise RuntimeError("somebody else writes to this store")
+            raise BlockingIOError("somebody else writes to this store")
         store.finish(descriptor, job.path)
         self.journal = self._open()
 
@@ -291,7 +291,7 @@ def _run(job: Job) -> NoReturn:
         if not job.reserve:
             vars(journal_module).update(RESERVE_BYTES=0, RESERVE_BATCHES=0)
         writer.run()
-    except (Failed, OSError) as error:
+    except (StorageError, OSError) as error:
         say({"failed": str(error)})
         os._exit(EXIT_FAILED)
     except BaseException:
