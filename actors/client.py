@@ -21,7 +21,7 @@ from turnkeeper.runtime.actors import without_interrupts
 from turnkeeper.runtime.frames import FrameError
 from turnkeeper.runtime.identity import own_identity, process_state
 from turnkeeper.storage.errors import NotFound, SessionBusy, StorageError, StoreRefused
-from turnkeeper.storage.store import Durability
+from turnkeeper.storage.store import BackendName, Durability
 
 from .background import Background
 from .errors import ForkedProcess, NodeNotAnswering, SessionClosed
@@ -67,12 +67,14 @@ class Client:
         self._space: anyio.Event | None = None
 
     @classmethod
-    async def open(cls, path: str, *, durability: Durability | None = None) -> Client:
+    async def open(
+        cls, path: str, *, durability: Durability | None = None, backend: BackendName | None = None
+    ) -> Client:
         """Attach to the node of the store at `path`, starting one if there is none, and greet its writer.
 
         Makes a missing store, though not its parents. Raises what `join` raises, as it stands.
         """
-        client = cls(path, await join(path, create=True, durability=durability))
+        client = cls(path, await join(path, create=True, durability=durability, backend=backend))
         await client._background.open()
         client._start(client._serve)
         client._start(client._watch_time)

@@ -11,9 +11,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, get_args
 
 import anyio
@@ -22,7 +24,7 @@ from turnkeeper.runtime.frames import FrameError
 from turnkeeper.runtime.processes import ChildProcess, describe_exit, died_by_signal, read_line
 from turnkeeper.storage.errors import StorageError, StoreMissing, StoreRefused
 from turnkeeper.storage.lock import store_is_held
-from turnkeeper.storage.store import Durability, describe
+from turnkeeper.storage.store import BackendName, Durability, describe, require_backend
 
 from . import launch, protocol
 from .directory import StoreDirectory
@@ -140,6 +142,7 @@ async def join(
     *,
     create: bool,
     durability: Durability | None = None,
+    backend: BackendName | None = None,
     patience: float = PATIENCE_SECONDS,
     first: bool = True,
     name: str | None = None,
@@ -147,14 +150,14 @@ async def join(
 ) -> Attachment:
     """Become a client of the node of the store at `path`, absolute, and return when the store is served.
 
-    With `create` a missing store is made, though not its parents. `durability` is what a new store gets, and what one
-    that is there must have; None takes what comes. `patience` is in seconds and begins anew whenever the node says that
-    it is opening the store. Not `first` is who comes back: it lets others go first. `name` is what `status` shows. Who
-    only `serves` keeps the node alive, but is no reason to refuse a `stop`. Cancelling leaves nothing but a node that
-    ends when nobody comes.
+    With `create` a missing store is made, though not its parents. `durability` and `backend` are what a new store
+    gets, and what one that is there must have; None takes what comes. `patience` is in seconds and begins anew whenever
+    the node says that it is opening the store. Not `first` is who comes back: it lets others go first. `name` is what
+    `status` shows. Who only `serves` keeps the node alive, but is no reason to refuse a `stop`. Cancelling leaves
+    nothing but a node that ends when nobody comes.
 
     Raises:
-        StoreMissing, StoreRefused, NewerFormat: There can be no store here, with the reason.
+        StoreMissing, StoreRefused, NewerFormat: There can be no such store here, with the reason.
         VersionMismatch: The node speaks another protocol.
         NodeNotAnswering: Nobody answered before the patience was over, or nobody stayed alive.
         StorageError: The store's own error, where it can't be opened.
@@ -163,18 +166,26 @@ async def join(
         raise StoreRefused(path, f"can't have durability {durability!r}; {' or '.join(get_args(Durability))} it is")
     loop = OpeningLoop(first=first, patience=patience, clock=time.monotonic, chance=random.random)
     name = name or os.path.basename(sys.argv[0]) or "python"
-    return await _Joining(path, create, durability, loop, name, serves).run()
+    require_backend(path, backend)
+    start = partial(launch.start_candidate, path, create=create, durability=durability, backend=backend)
+    return await _Joining(path, create, start, loop, name, serves).run()
 
 
 class _Joining:
     """One run of the opening loop."""
 
     def __init__(
-        self, path: str, create: bool, durability: Durability | None, loop: OpeningLoop, name: str, serves: bool
+        self,
+        path: str,
+        create: bool,
+        start: Callable[[], subprocess.Popen[bytes]],
+        loop: OpeningLoop,
+        name: str,
+        serves: bool,
     ) -> None:
         self._path = path
         self._create = create
-        self._durability = durability
+        self._start = start
         self._loop = loop
         self._name = name
         self._serves = serves
@@ -255,7 +266,7 @@ class _Joining:
 
     async def _start_candidate(self) -> None:
         """Start a process that may become the node, and hear its word. Raises the error that it says."""
-        child = ChildProcess(launch.start_candidate(self._path, create=self._create, durability=self._durability))
+        child = ChildProcess(self._start())
         try:
             with anyio.move_on_after(self._loop.remaining()):
                 assert child.stdout is not None

@@ -26,13 +26,17 @@ _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
 _KEPT_PREFIXES = ("LC_", "TURNKEEPER_")
 
 
-def start_candidate(path: str, *, create: bool, durability: str | None) -> subprocess.Popen[bytes]:
+def start_candidate(
+    path: str, *, create: bool, durability: str | None = None, backend: str | None = None
+) -> subprocess.Popen[bytes]:
     """Start a process that becomes the node of the store at `path`, absolute, if nobody holds the store's lock.
 
+    With `create` a missing store is made; `durability` and `backend` are what it gets, and one that is there must have.
     The first line that it says is its word: `ready`, `busy`, or `error` with the error's wire form as JSON.
     Raises StoreRefused where no process can be started.
     """
-    boot = {"protocol": PROTOCOL, "version": VERSION, "path": path, "create": create, "durability": durability}
+    boot = {"protocol": PROTOCOL, "version": VERSION, "path": path}
+    boot |= {"create": create, "durability": durability, "backend": backend}
     try:
         candidate = _start(_NODE_FILE, cwd="/", stderr=subprocess.STDOUT)
     except OSError as error:

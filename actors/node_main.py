@@ -107,7 +107,7 @@ def _take_store(boot: dict[str, Any]) -> Held | None:
         return None
     if os.fstat(store_file).st_size == 0 and not boot["create"]:
         raise StoreMissing(path, "a store was begun here and never finished; writing to it finishes it")
-    description = store.finish(store_file, path, boot["durability"])
+    description = store.finish(store_file, path, boot["durability"], boot["backend"])
     if os.fstat(2).st_size >= LOG_BYTES_MAX:
         os.ftruncate(2, 0)
     return Held(path, description, store_file, _listen(protocol.NODE_SOCKET), _listen(protocol.WRITER_SOCKET))

@@ -12,9 +12,8 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
-from turnkeeper.storage.backend import BackendReader
+from turnkeeper.storage.backend import BackendReader, open_reader
 from turnkeeper.storage.errors import Failed
-from turnkeeper.storage.reading import open_reader
 
 Answer = TypeVar("Answer")
 

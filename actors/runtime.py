@@ -34,7 +34,7 @@ from .client import Client
 from .folding import TurnState
 from .following import Following
 from .ids import new_session_id
-from .places import make_parents_of_default, store_path
+from .places import make_parents_of_default, store_place
 from .records import Event, EventPage, SessionInfo, Status
 from .repairing import Progress, Repair, repair
 from .session import END_SECONDS_MAX, Session, ToolCall, Turn, note_or_raise
@@ -259,11 +259,11 @@ class RuntimeOpening:
         if self._runtime is not None:
             raise RuntimeError("this runtime was entered before; call open_runtime again")
         _protect_from_interrupts()
-        path = store_path(self._store)
-        make_parents_of_default(path)
+        place = store_place(self._store)
+        make_parents_of_default(place.path)
         self._scope.__enter__()
         try:
-            client = await Client.open(path, durability=self._durability)
+            client = await Client.open(place.path, durability=self._durability, backend=place.backend)
             actors = Background()
             await actors.open()
             self._runtime = Runtime(client, actors)
@@ -292,14 +292,15 @@ def open_runtime(
 ) -> AbstractAsyncContextManager[Runtime]:
     """Open a store for the body of an `async with`, on trio or asyncio, whichever runs; made if it is missing.
 
-    `store` is a directory, else $TURNKEEPER_STORE, else the user's own. `durability` is fixed at the store's creation:
-    `fsync` (what nothing said means) outlives the machine's death, `os` only that of processes.
+    `store` is a directory, else $TURNKEEPER_STORE, else the user's own; `sqlite:DIR` is one that SQLite keeps, and not
+    the journal. `durability` is fixed at the store's creation too: `fsync` (what nothing said means) outlives the
+    machine's death, `os` only that of processes.
 
     Leaving stops actors, closes sessions, and waits for the node's end if this was its last client; in a shield, some
     seconds at most. The body's exception passes as it is, and failures of leaving become notes of it.
 
     Raises:
-        StoreRefused: There can be no store, or not a store of this durability. NewerFormat: A newer version wrote it.
+        StoreRefused: There can be no store, or not such a store. NewerFormat: A newer version wrote it.
         NodeNotAnswering: Somebody holds it and doesn't answer. VersionMismatch: Another version serves it.
     """
     return RuntimeOpening(store, durability)

@@ -14,14 +14,19 @@ import anyio
 
 from turnkeeper.runtime.processes import ChildProcess, describe_exit, died_by_signal
 from turnkeeper.storage.errors import StoreRefused
-from turnkeeper.storage.store import Durability
+from turnkeeper.storage.store import BackendName, Durability
 
 from .errors import AlreadyServed
 from .joining import Attachment, join
 
 
 async def serve(
-    path: str, *, create: bool = True, durability: Durability | None = None, ready: Callable[[dict[str, Any]], None]
+    path: str,
+    *,
+    create: bool = True,
+    durability: Durability | None = None,
+    backend: BackendName | None = None,
+    ready: Callable[[dict[str, Any]], None],
 ) -> signal.Signals | None:
     """Be the node's keeper for the store at `path` until INT, TERM or `stop` ends it in order; run it in a main thread.
 
@@ -32,7 +37,8 @@ async def serve(
         AlreadyServed: Another process serves the store.
         StoreRefused: The node was killed. Otherwise as `join`.
     """
-    attachment = await join(path, create=create, durability=durability, name="turnkeeper serve", serves=True)
+    wanted: dict[str, Any] = {"create": create, "durability": durability, "backend": backend}
+    attachment = await join(path, **wanted, name="turnkeeper serve", serves=True)
     node, attachment.child = attachment.child, None
     try:
         if node is None:

@@ -1,13 +1,13 @@
-"""The writer: the one process that appends to a store's journal, by group commit over a socket.
+"""The writer: the one process that appends to a store, by group commit over a socket.
 
 A reader for each connection puts what its client asks into one bounded queue. One loop takes all that is queued and
-commits it at once (the disk sets the pace, there is no timer), answers, and only then fills and rolls the journal.
+commits it at once (the disk sets the pace, there is no timer), answers, and only then lets the backend do its own work.
 Commits run inline, as nothing else here has anything to do meanwhile. A frame is answered when all of it is durable and
 readable; frames of one connection are answered in order.
 
 It ends in order when its stdin does, which is the node's order or its death: what is queued is committed and
-acknowledged and the journal closed cleanly. After a failed commit nobody is answered and the process ends at once: the
-outcome is unknown until a successor has opened the journal, and clients send again to that one.
+acknowledged and the store closed cleanly. After a failed commit nobody is answered and the process ends at once: the
+outcome is unknown until a successor has opened the store, and clients send again to that one.
 
 Runs on trio, in a process of its own, with the store as its working directory.
 """
@@ -29,8 +29,8 @@ import trio
 
 from turnkeeper.runtime.frames import FrameError, encode_frame
 from turnkeeper.runtime.identity import is_gone
+from turnkeeper.storage.backend import Backend
 from turnkeeper.storage.errors import Exists, StorageError
-from turnkeeper.storage.journal import Journal
 from turnkeeper.storage.limits import BATCH_BYTES_MAX, MIB, RUNS_MAX
 from turnkeeper.storage.requests import Append, Appended, Grant, Granted, Request, Result
 
@@ -73,15 +73,15 @@ class Queued:
 
 
 class Writer:
-    """The group commit over one open journal."""
+    """The group commit over one open store, whatever keeps it."""
 
-    def __init__(self, journal: Journal, listener: socket.socket, path: str, store: str, boot: str) -> None:
-        self._journal = journal
+    def __init__(self, backend: Backend, listener: socket.socket, path: str, store: str, boot: str) -> None:
+        self._backend = backend
         self._listener = listener
         self._path = path
         self._store = store
         self._boot = boot
-        self._openings = Openings(journal, is_gone)
+        self._openings = Openings(backend, is_gone)
         self._clients: set[Client] = set()
         self._watching: set[Client] = set()
         self._queue: deque[Queued] = deque()
@@ -92,7 +92,7 @@ class Writer:
         self._flush_seconds: deque[float] = deque(maxlen=FLUSHES_REMEMBERED)
 
     async def run(self) -> None:
-        """Serve until stdin ends or TERM comes; then commit what is queued, acknowledge it and close the journal."""
+        """Serve until stdin ends or TERM comes; then commit what is queued, acknowledge it and close the store."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(welcome, self._listener, self._path, self._serve, nursery)
@@ -104,7 +104,7 @@ class Writer:
                 for client in list(self._clients):
                     await client.wait_drained()
             nursery.cancel_scope.cancel()
-        self._journal.close()
+        self._backend.close()
 
     # -- Ending
 
@@ -157,8 +157,8 @@ class Writer:
             "pid": os.getpid(),
             "store": self._store,
             "boot": self._boot,
-            "index": self._journal.index_directory,
-            "position": self._journal.next_position,
+            "index": self._backend.index_directory,
+            "position": self._backend.next_position,
         }
 
     def _take(self, client: Client, message: Any) -> None:
@@ -222,7 +222,7 @@ class Writer:
         return taken
 
     def _commit(self, taken: list[Queued]) -> None:
-        """Commit what was taken in one call, answer it, tell who watches, and let the journal do its own work."""
+        """Commit what was taken in one call, answer it, tell who watches, and let the backend do its own work."""
         requests: list[Request] = []
         starts: list[int] = []
         decisions: list[Decision | None] = []
@@ -236,7 +236,7 @@ class Writer:
                 if isinstance(decision, Grant):
                     requests.append(decision)
             decisions.append(decision)
-        results = self._journal.commit(requests) if requests else []
+        results = self._backend.commit(requests) if requests else []
         self._settle_reservations(requests, results)
         for queued, start, decision in zip(taken, starts, decisions, strict=True):
             if isinstance(queued.asked, list):
@@ -245,7 +245,7 @@ class Writer:
                 self._answer_opening(queued, decision, results[start] if isinstance(decision, Grant) else None)
         self._free_queue(taken)
         self._tell_watching()
-        self._journal.between_commits()
+        self._backend.between_commits()
 
     def _settle_reservations(self, requests: list[Request], results: list[Result]) -> None:
         """Forget the names of streams that are stored now, and of those that lost their name to another."""
@@ -279,7 +279,7 @@ class Writer:
     # -- What it tells beside answers
 
     def _tell_watching(self) -> None:
-        position = self._journal.next_position
+        position = self._backend.next_position
         for client in list(self._watching):
             if client.watch is not None and position > client.watch[1]:
                 number, client.watch = client.watch[0], None
@@ -287,13 +287,13 @@ class Writer:
                 client.tell(encode_frame({"re": number, "position": position}))
 
     def _statistics(self) -> dict[str, Any]:
-        journal = self._journal.statistics()
+        counted = self._backend.statistics()
         return {
-            "position": self._journal.next_position,
-            "sessions": journal["streams"],
+            "position": self._backend.next_position,
+            "sessions": counted["streams"],
             "queue_bytes": self._queue_bytes,
-            "batches": journal["batches"],
-            "events": self._journal.next_position - 1,
+            "batches": counted["batches"],
+            "events": self._backend.next_position - 1,
             "flush_ms": flush_times_ms(self._flush_seconds),
         }
 
@@ -314,6 +314,6 @@ def _fail() -> NoReturn:
     os._exit(FAILED_EXIT_CODE)
 
 
-def serve(journal: Journal, listener: socket.socket, path: str, store: str, boot: str) -> None:
-    """Be the writer of the store at `path` until stdin ends; the journal is closed then."""
-    trio.run(Writer(journal, listener, path, store, boot).run)
+def serve(backend: Backend, listener: socket.socket, path: str, store: str, boot: str) -> None:
+    """Be the writer of the store at `path` until stdin ends; it is closed then."""
+    trio.run(Writer(backend, listener, path, store, boot).run)

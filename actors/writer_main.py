@@ -1,10 +1,10 @@
-"""The writer's process: opens the journal, says so to the node on stdout, and serves.
+"""The writer's process: opens the store, says so to the node on stdout, and serves.
 
 Run as a script with a boot line on stdin, and the lock and the listening socket inherited. Each line that it says is
 a JSON object:
 
     {"op": "progress", "done": …, "total": …}    a long opening, in bytes
-    {"op": "serving", "report": {…}}             the journal is open; what opening found and did
+    {"op": "serving", "report": {…}}             the store is open; what opening found and did
     {"op": "error", "error": …, "args": […]}     the store can't be opened, in the error's wire form; it ends
 
 The end of stdin is the order to end, also while it opens: opening may be given up at any point.
@@ -30,8 +30,8 @@ from turnkeeper.actors import protocol
 from turnkeeper.actors.boot import read_boot
 from turnkeeper.actors.node_log import log
 from turnkeeper.runtime.identity import boot_id, is_gone, own_identity
+from turnkeeper.storage.backend import Backend, open_backend
 from turnkeeper.storage.errors import StorageError, StoreRefused
-from turnkeeper.storage.journal import Journal
 
 PROGRESS_SECONDS = 0.2
 """Progress is said this often at most."""
@@ -47,21 +47,21 @@ def main() -> None:
     boot = read_boot(sys.stdin.buffer)
     if boot is None:
         return
-    journal = _open_journal(boot)
-    if journal is not None:
+    backend = _open_backend(boot)
+    if backend is not None:
         from turnkeeper.actors.writer import serve
 
         listener = socket.socket(fileno=boot["listener"])
         # What was made until now lives as long as the process: the collector needn't look at it again.
         gc.freeze()
-        _say({"op": protocol.SERVING, "report": _report(journal)})
-        serve(journal, listener, boot["path"], boot["store"], boot_id())
+        _say({"op": protocol.SERVING, "report": _report(backend)})
+        serve(backend, listener, boot["path"], boot["store"], boot_id())
     os._exit(0)  # everything is closed; the interpreter's own tidying takes longer than all the rest of an end
 
 
-def _open_journal(boot: dict[str, Any]) -> Journal | None:
+def _open_backend(boot: dict[str, Any]) -> Backend | None:
     try:
-        return Journal.open(
+        return open_backend(
             ".",
             boot=boot_id(),
             is_gone=is_gone,
@@ -72,7 +72,7 @@ def _open_journal(boot: dict[str, Any]) -> Journal | None:
     except StorageError as error:
         refusal = error
     except OSError as error:
-        refusal = StoreRefused(boot["path"], f"its journal can't be opened ({error.strerror or error})")
+        refusal = StoreRefused(boot["path"], f"it can't be opened ({error.strerror or error})")
     log(f"the writer ends: {refusal}")
     _say({"op": protocol.ERROR, **protocol.error_to_wire(refusal)})
     return None
@@ -95,8 +95,8 @@ class _Progress:
         self._next = time.monotonic() + PROGRESS_SECONDS
 
 
-def _report(journal: Journal) -> dict[str, Any]:
-    report = journal.report
+def _report(backend: Backend) -> dict[str, Any]:
+    report = backend.report
     for finding in report.findings:
         log(f"opening found: {finding}")
     return {

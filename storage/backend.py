@@ -2,17 +2,21 @@
 
 A backend owes what the contract says of one stream's log, of lists, forks and deletion; nothing here says more than
 its types can. `Backend` is driven by one thread of one process, the writer, which holds the store's lock. A
-`BackendReader` reads from any process, beside the writer and without one, and changes nothing.
+`BackendReader` reads from any process, beside the writer and without one, and changes nothing. Which one keeps a store
+is written in its store.json; only here that word is looked at, and only what it names is loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
+from .errors import StoreRefused
 from .requests import Page, Request, Result, StoredEvent, StreamRow
+from .store import BackendName, describe
 
 if TYPE_CHECKING:
+    from .filesystem import FileSystem
     from .findings import Finding
     from .opening import OpeningReport
 
@@ -115,3 +119,71 @@ class BackendReader(Protocol):
     def close(self) -> None:
         """Close what is open."""
         ...
+
+
+def open_backend(
+    root: str,
+    *,
+    boot: str,
+    is_gone: Callable[[Mapping[str, Any]], bool],
+    holder: Mapping[str, Any],
+    distrust_index: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    fs: FileSystem | None = None,
+    clock: Callable[[], int] | None = None,
+) -> Backend:
+    """Open the store at `root`, whose lock the caller holds, for its one writer; settle how its last one ended.
+
+    `boot` identifies the machine's present run; `is_gone` says whether a stream's owner has ended; `holder` goes into
+    writer.json, for people; `distrust_index` is the supervisor's word that the last writer died of a memory fault;
+    `progress` is called with bytes done and bytes in all; `clock` gives milliseconds since 1970. Raises StoreRefused,
+    NewerFormat, Corrupt, Failed, OSError.
+    """
+    if _backend_of(root) == "sqlite":
+        from .sqlite.writing import SqliteStore
+
+        return SqliteStore.open(root, is_gone=is_gone, holder=holder, fs=fs, clock=clock)
+    from .journal import Journal
+
+    return Journal.open(
+        root,
+        boot=boot,
+        is_gone=is_gone,
+        holder=holder,
+        distrust_index=distrust_index,
+        progress=progress,
+        fs=fs,
+        clock=clock,
+    )
+
+
+def open_reader(root: str, served_index: str | None = None) -> BackendReader:
+    """Open the store at `root` to read; `served_index` is what a living writer named in its hello, None without one.
+
+    Raises StoreMissing, StoreRefused, NewerFormat, Failed.
+    """
+    if _backend_of(root) == "sqlite":
+        from .sqlite.reading import SqliteReader
+
+        return SqliteReader(root, served=served_index is not None)
+    from . import reading
+
+    return reading.open_reader(root, served_index)
+
+
+def require_journal(root: str) -> None:
+    """Refuse the store at `root` if no journal keeps it: what is asked for is about the journal's files.
+
+    Raises StoreRefused, StoreMissing, NewerFormat.
+    """
+    backend = _backend_of(root)
+    if backend != "journal":
+        raise StoreRefused(root, f"this store has no journal, {backend} keeps it; this command is for journals")
+
+
+def _backend_of(root: str) -> str:
+    """Give the name of what keeps the store. Raises StoreRefused for one that this version doesn't know."""
+    backend = describe(root).backend
+    if backend not in get_args(BackendName):
+        raise StoreRefused(root, f"{backend!r} keeps this store, which this version doesn't know; upgrade turnkeeper")
+    return backend

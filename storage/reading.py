@@ -310,7 +310,7 @@ class Reader:
         """Add a batch's events above a position to a list; give the bytes read."""
         size = 0
         for run in placed_runs(batch.header, batch.offset):
-            if run.position + run.events <= after + 1:
+            if not run.events or run.position + run.events <= after + 1:
                 continue
             extent = Extent(run.seq, batch.segment, run.offset, run.size, run.events, run.epoch, run.crc, run.position)
             try:

@@ -2,6 +2,7 @@
 
     store.json              what the store is, fixed at creation; carries the store's lock
     journal/ index/         segments; LMDB
+    store.sqlite            in place of these two, where SQLite keeps the store
     index.json              which index may be trusted
     blobs/<ab>/<digest>     contents too large for a line, by their digest
     quarantine/             bytes cut from torn tails, with notes
@@ -25,7 +26,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .errors import NewerFormat, StoreMissing, StoreRefused
+from .errors import NewerFormat, StorageError, StoreMissing, StoreRefused
 from .limits import FORMAT
 
 STORE_FILE = "store.json"
@@ -34,6 +35,9 @@ INDEX_DIRECTORY = "index"
 BLOBS_DIRECTORY = "blobs"
 QUARANTINE_DIRECTORY = "quarantine"
 WRITER_FILE = "writer.json"
+
+BackendName = Literal["journal", "sqlite"]
+"""What keeps a store's events. A name in store.json that isn't one of these belongs to a version to come."""
 
 Durability = Literal["fsync", "os"]
 """What an acknowledgement survives. fsync: the death of every process and of the machine; os: that of processes."""
@@ -165,13 +169,26 @@ def open_store_file(path: str, *, create: bool) -> int:
     return descriptor
 
 
+def require_backend(path: str, backend: BackendName | None) -> None:
+    """Refuse the store at `path` if there is one, and something else keeps it; None takes any. Raises StoreRefused."""
+    if backend is None:
+        return
+    try:
+        found = describe(path).backend
+    except StorageError:
+        return  # there is none, or whoever opens it says what is wrong with it
+    if found != backend:
+        raise StoreRefused(path, f"the store is kept by {found}, not by {backend}; give its path alone")
+
+
 def finish(
-    descriptor: int, path: str, durability: Durability | None = None, backend: str = "journal"
+    descriptor: int, path: str, durability: Durability | None = None, backend: BackendName | None = None
 ) -> StoreDescription:
     """Fill an empty store.json in place, synced, or check the one that is there. The caller holds the lock.
 
-    `durability` is what a new store gets, and what one that is there must have; None takes either. Raises StoreRefused
-    where the description isn't ours, has another durability, or can't be written; NewerFormat for a later version's.
+    `durability` and `backend` are what a new store gets, and what one that is there must have; None takes either, and
+    makes a journal that is synced. Raises StoreRefused where the description isn't ours, says something else, or can't
+    be written; NewerFormat for a later version's.
     """
     name = os.path.join(path, STORE_FILE)
     content = os.pread(descriptor, 65536, 0)
@@ -179,9 +196,10 @@ def finish(
         description = parse_description(content, name)
         if durability is not None and durability != description.durability:
             raise StoreRefused(name, f"the store was made with durability {description.durability!r}; open it so")
+        require_backend(path, backend)
         return description
     created = time.time_ns() // 1_000_000
-    description = StoreDescription(FORMAT, str(uuid.uuid4()), created, durability or "fsync", backend)
+    description = StoreDescription(FORMAT, str(uuid.uuid4()), created, durability or "fsync", backend or "journal")
     filled = description.as_bytes()
     try:
         if os.pwrite(descriptor, filled, 0) != len(filled):

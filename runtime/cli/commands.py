@@ -66,7 +66,8 @@ def global_options() -> list[click.Option]:
             expose_value=False,
             is_eager=True,
             callback=_set_store,
-            help="The store's directory.  [default: $TURNKEEPER_STORE, else the user's data directory]",
+            help="The store's directory; sqlite:DIR for one that SQLite keeps.  "
+            "[default: $TURNKEEPER_STORE, else the user's data directory]",
             shell_complete=_complete_directory,
         ),
         click.Option(

@@ -57,6 +57,8 @@ def demo(
     for path in paths:
         if not os.path.lexists(path):
             raise Failure("not_found", "no such file or folder", os.fspath(path), "check the path")
+    if invocation.given_store is not None and invocation.place.backend is not None:
+        raise click.UsageError("the demo looks into a journal; give it a directory for one")
     store = None if invocation.given_store is None else Path(invocation.store)
     options = DemoOptions(sessions, seed, paths, not no_kill, seconds, store)
     result = _run(options, invocation)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from turnkeeper.actors.places import store_path
+from turnkeeper.actors.places import StorePlace, store_place
+from turnkeeper.storage.store import require_backend
 
 
 @dataclass(slots=True)
@@ -16,5 +17,12 @@ class Invocation:
 
     @property
     def store(self) -> str:
-        """The absolute path of the store that is meant. Raises StoreRefused for what is no directory's path."""
-        return store_path(self.given_store)
+        """The absolute path of the store that is meant. Raises StoreRefused, as `place` does."""
+        return self.place.path
+
+    @property
+    def place(self) -> StorePlace:
+        """The store that is meant. Raises StoreRefused for what is no directory's path, or for another's store."""
+        place = store_place(self.given_store)
+        require_backend(*place)
+        return place

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 
 from turnkeeper.actors.asking import ask_writer_hello
+from turnkeeper.storage.backend import require_journal
 from turnkeeper.storage.filesystem import FileSystem
 from turnkeeper.storage.index import shared_index
 from turnkeeper.storage.index_records import Indexed
@@ -38,6 +39,7 @@ def cat(invocation: Invocation, batches: bool) -> None:
     What is damaged is left out, told on stderr, and the exit code is 5.
     """
     store = invocation.store
+    require_journal(store)
     if batches:
         if not ControlLines(store).print_all():
             raise Failure("damaged", "control lines are damaged", store, "turnkeeper journal verify shows where")

@@ -10,7 +10,8 @@ from typing import Any
 import anyio
 
 from turnkeeper.actors.joining import join
-from turnkeeper.storage.store import INDEX_DIRECTORY, describe
+from turnkeeper.storage.backend import require_journal
+from turnkeeper.storage.store import INDEX_DIRECTORY
 
 from .commands import command
 from .failures import Failure
@@ -31,7 +32,7 @@ def rebuild(invocation: Invocation) -> None:
     code is 5 if the journal turns out to be damaged; everything that is good can be read.
     """
     store = invocation.store
-    describe(store)
+    require_journal(store)
     before, started = occupied_bytes(store, INDEX_DIRECTORY), time.monotonic()
     with byte_progress("rebuilding") as progress:
         report = run_in_loop(partial(_rebuild, store, progress or (lambda done, total: None)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from turnkeeper.actors.asking import ask_writer_hello
+from turnkeeper.storage.backend import require_journal
 from turnkeeper.storage.verify import Verification, verify
 
 from .commands import command
@@ -23,6 +24,7 @@ def verify_journal(invocation: Invocation, deep: bool) -> None:
     anything is damaged. An unfinished write at the end is no damage: the next opening moves it aside.
     """
     store = invocation.store
+    require_journal(store)
     hello = ask_writer_hello(store)
     with byte_progress("verifying") as progress:
         found = verify(store, None if hello is None else hello["index"], deep=deep, progress=progress)

@@ -23,7 +23,7 @@ def serve(invocation: Invocation) -> None:
     Programs that use the store needn't have it served so: the first one starts what serves it, and the last one's exit
     ends it. This keeps it served between them.
     """
-    store = invocation.store
+    store, backend = invocation.place
     make_parents_of_default(store)
 
     def tell(hello: dict[str, Any]) -> None:
@@ -33,6 +33,6 @@ def serve(invocation: Invocation) -> None:
             print_text(f"serving {store}: node {hello['pid']}, writer {hello['writer']}")
         flush_output()
 
-    ended_by = anyio.run(partial(serving.serve, store, ready=tell), backend="asyncio")
+    ended_by = anyio.run(partial(serving.serve, store, backend=backend, ready=tell), backend="asyncio")
     if ended_by == signal.SIGINT:
         raise KeyboardInterrupt

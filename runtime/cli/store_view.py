@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from turnkeeper.actors.asking import ask_writer_hello
-from turnkeeper.storage.backend import BackendReader
+from turnkeeper.storage.backend import BackendReader, open_reader
 from turnkeeper.storage.lock import store_is_held
-from turnkeeper.storage.reading import open_reader
 
 from .printing import places, print_note
 

@@ -343,7 +343,7 @@ def test_a_store_whose_journal_cannot_be_opened_is_given_up_with_the_reason(tmp_
             message = visitor.receive()
         assert message["error"] == "StoreRefused"
         assert message["args"][0] == str(path)
-        assert "its journal can't be opened" in message["args"][1]
+        assert "it can't be opened" in message["args"][1]
         visitor.wait_for_end()
     assert node.wait(DEADLINE_SECONDS) == 0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.actors.errors import StoreRefused
-from turnkeeper.actors.places import default_store_path, make_parents_of_default, store_path
+from turnkeeper.actors.places import default_store_path, make_parents_of_default, store_path, store_place
 
 
 @pytest.fixture(autouse=True)
@@ -56,11 +56,20 @@ def test_each_system_has_its_place_for_data(
     assert default_store_path() == os.path.expanduser(expected)
 
 
-@pytest.mark.parametrize("url", ["postgresql://host/store", "sqlite:agents", "http://host/"])
+@pytest.mark.parametrize("url", ["postgresql://host/store", "sqlite:", "sqlite:sqlite:agents", "http://host/"])
 def test_a_url_is_no_directory(url: str) -> None:
     """Nothing of that name is made."""
     with pytest.raises(StoreRefused, match="a store is a directory"):
         store_path(url)
+
+
+def test_a_path_may_say_what_keeps_the_store(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite where the path says so; without a word, whatever keeps the store that is there."""
+    assert store_place("sqlite:~/agents") == (str(home / "agents"), "sqlite")
+    assert store_place("~/agents") == (str(home / "agents"), None)
+    monkeypatch.setenv("TURNKEEPER_STORE", f"sqlite:{home}/store")
+    assert store_place() == (str(home / "store"), "sqlite")
+    assert store_path() == str(home / "store")
 
 
 def test_only_the_users_own_store_gets_its_parents_made(home: Path) -> None:

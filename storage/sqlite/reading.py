@@ -1,0 +1,180 @@
+"""Reading a store in SQLite, from any process, served or not. Each question is one look, and nothing is held between.
+
+A database that nobody serves is read as it lies there, without a lock. Somebody may begin to serve it at any moment: so
+it is opened anew where it isn't the same any more, and a look during which it changed counts for nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from ..errors import Failed
+from ..findings import Finding
+from ..limits import READ_CHUNK_BYTES
+from ..requests import Gap, Page, StoredEvent, StreamRow, Summary
+from . import streams
+from .database import DATABASE_FILE, named, open_to_read, stamp
+from .streams import Stream
+
+
+class SqliteReader:
+    """Reads one store. For one thread at a time; close it. Not usable in a forked child."""
+
+    def __init__(self, root: str, *, served: bool) -> None:
+        self.findings: list[Finding] = []
+        self._root = root
+        self._served = served
+        self._pid = os.getpid()
+        self._open()
+
+    def _open(self) -> None:
+        self._stamp = None if self._served else stamp(self._root)
+        self._database = open_to_read(self._root, as_it_lies=self._stamp is not None)
+
+    def _has_changed(self) -> bool:
+        return self._stamp is not None and stamp(self._root) != self._stamp
+
+    @contextmanager
+    def _looking(self) -> Iterator[sqlite3.Connection]:
+        if self._pid != os.getpid():
+            raise RuntimeError("a store can't be used in a forked child; open it again in this process")
+        if self._has_changed():
+            self.close()
+            self._open()
+        try:
+            yield self._database
+        except sqlite3.Error as error:
+            raise (_changed() if self._has_changed() else named(error)) from error
+        if self._has_changed():
+            raise _changed()
+
+    # -- streams
+
+    def resolve(self, wanted: str) -> str:
+        """Give the id that `wanted` names: an id, a host's key, or a unique prefix. Raises NotFound, Ambiguous."""
+        return self.row(wanted).id
+
+    def row(self, wanted: str) -> StreamRow:
+        """Give what is known of a stream. Raises NotFound, Ambiguous."""
+        with self._looking() as database:
+            return streams.resolve(database, wanted).as_row()
+
+    def read(self, id: str, *, start: int = 0, stop: int | None = None, limit: int = 1000) -> Page:
+        """Read events `start` to `stop` (without it), `limit` at most; what can't be read stands in `missing`.
+
+        A fork's first events are its parent's, under the parent's id. A deleted beginning isn't given. Raises NotFound
+        for an unknown id, ValueError for a negative bound.
+        """
+        if min(start, limit, stop or 0) < 0:
+            raise ValueError("bounds of a read are 0 or more")
+        with self._looking() as database:
+            stream = streams.get(database, id)
+            page = Page([], stream.head, [])
+            due = max(start, stream.summary.get("deleted_to", 0))
+            end = stream.head if stop is None else min(stop, stream.head)
+            end = min(end, due + limit)
+            for event in _events(database, stream, due, end):
+                _note_gap(page, due, event.seq)
+                page.events.append(event)
+                due = event.seq + 1
+            _note_gap(page, due, end)
+        return page
+
+    def read_last(self, id: str, last: int) -> Page:
+        """Read the newest `last` events."""
+        if last < 0:
+            raise ValueError("bounds of a read are 0 or more")
+        with self._looking() as database:
+            head = streams.get(database, id).head
+        return self.read(id, start=max(0, head - last), limit=last)
+
+    def rows(
+        self,
+        limit: int,
+        before: tuple[int, str] | None = None,
+        *,
+        include_deleted: bool = False,
+        label: tuple[str, str] | None = None,
+        **equal: str,
+    ) -> list[StreamRow]:
+        """List streams with events, by recency of commit, below `before` (a row's position and id).
+
+        `label` is a name and its value; each further keyword names a member of the summary and what it has to be.
+        """
+        rows: list[StreamRow] = []
+        with self._looking() as database:
+            found = database.execute(
+                "SELECT * FROM streams WHERE position > 0 AND (position, id) < (?, ?) ORDER BY position DESC, id DESC",
+                (1 << 62, "") if before is None else before,
+            )
+            while len(rows) < limit and (row := found.fetchone()) is not None:
+                stream = Stream(*row).as_row()
+                if _fits(stream.summary, include_deleted, label, equal):
+                    rows.append(stream)
+            found.close()
+        return rows
+
+    # -- the whole store, by position
+
+    def next_position(self) -> int:
+        """Give the position that the next event will have."""
+        with self._looking() as database:
+            position: int = database.execute("SELECT next_position FROM store").fetchone()[0]
+        return position
+
+    def scan(self, after: int, size_max: int = READ_CHUNK_BYTES) -> tuple[list[StoredEvent], int]:
+        """Read events with positions above `after`, in order, until they add up to `size_max` bytes.
+
+        Gives them and the position up to which nothing is left out; call again with that.
+        """
+        events: list[StoredEvent] = []
+        size = 0
+        with self._looking() as database:
+            found = database.execute(
+                "SELECT position, stream, seq, line FROM events WHERE position > ? ORDER BY position", (after,)
+            )
+            while size < size_max and (row := found.fetchone()) is not None:
+                events.append(StoredEvent(*row))
+                size += len(events[-1].line)
+            found.close()
+        return events, events[-1].position if events else after
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+
+def _events(database: sqlite3.Connection, stream: Stream, start: int, end: int) -> Iterator[StoredEvent]:
+    """Yield a stream's events, first those of the stream that it was forked from."""
+    summary = stream.summary
+    own = summary.get("parent_seq", 0)
+    if start < own and start < end:
+        yield from _events(database, streams.get(database, summary["parent"]), start, min(own, end))
+    yield from map(
+        StoredEvent._make,
+        database.execute(
+            "SELECT position, stream, seq, line FROM events WHERE stream = ? AND seq >= ? AND seq < ? ORDER BY seq",
+            (stream.id, max(start, own), end),
+        ).fetchall(),
+    )
+
+
+def _changed() -> Failed:
+    return Failed(f"{DATABASE_FILE} was written to while it was read")
+
+
+def _note_gap(page: Page, due: int, found: int) -> None:
+    if found > due:
+        page.missing.append(Gap(due, found - due, "their rows are gone", DATABASE_FILE, 0))
+
+
+def _fits(summary: Summary, include_deleted: bool, label: tuple[str, str] | None, equal: Mapping[str, str]) -> bool:
+    if summary.get("deleted") and not include_deleted:
+        return False
+    labels = summary.get("labels") or {}
+    if label is not None and labels.get(label[0]) != label[1]:
+        return False
+    return all(summary.get(name) == value for name, value in equal.items())
