@@ -99,6 +99,14 @@ class BlockingRuntime:
         """Do as `Runtime.read`."""
         return self._loop.call(self._runtime.read, id, start=start, last=last, limit=limit)
 
+    def put_blob(self, data: bytes, *, media_type: str) -> dict[str, Any]:
+        """Do as `Runtime.put_blob`."""
+        return self._loop.call(self._runtime.put_blob, data, media_type=media_type)
+
+    def get_blob(self, ref: Mapping[str, Any]) -> bytes:
+        """Do as `Runtime.get_blob`."""
+        return self._loop.call(self._runtime.get_blob, ref)
+
     def follow(self, *ids: str, after: int | None = None, types: Sequence[str] = ()) -> Iterator[Event]:
         """Do as `Runtime.follow`; each `next` waits for an event."""
         return BlockingFollowing(self._loop, self._runtime.follow(*ids, after=after, types=types))

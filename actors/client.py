@@ -20,10 +20,11 @@ import anyio
 from turnkeeper.runtime.actors import without_interrupts
 from turnkeeper.runtime.frames import FrameError
 from turnkeeper.runtime.identity import own_identity, process_state
-from turnkeeper.storage.errors import NotFound, SessionBusy, StorageError, StoreRefused
+from turnkeeper.storage.errors import BlobMissing, NotFound, SessionBusy, StorageError, StoreRefused
 from turnkeeper.storage.store import BackendName, Durability
 
 from .background import Background
+from .blobs import Blobs
 from .errors import ForkedProcess, NodeNotAnswering, SessionClosed
 from .frame_socket import FrameSocket
 from .ids import new_token
@@ -52,6 +53,9 @@ class Client:
     def __init__(self, path: str, attachment: Attachment) -> None:
         self.link = Link()
         self.reads = StoreReads(path)
+        self.blobs = Blobs(path)
+        self.link.put_blob_again = self._put_blob_again
+        self.link.blobs_named = self.blobs.forget
         # The loop's own class: asking anyio for the loop each time costs more than making the event.
         self.new_event: Callable[[], anyio.Event] = type(anyio.Event())
         self._path = path
@@ -159,9 +163,14 @@ class Client:
     async def read(
         self, wanted: str, *, start: int = 0, last: int | None = None, stop: int | None = None, limit: int = 1000
     ) -> EventPage:
-        """Read durable events as `looking.read_page` does, in a thread. Raises NotFound, Ambiguous."""
+        """Read durable events as `looking.read_page` does, in a thread, and whole.
+
+        Raises NotFound, Ambiguous, TooLarge.
+        """
         look = partial(read_page, wanted=wanted, start=start, last=last, stop=stop, limit=limit)
-        return await self.reads.call(look)
+        page = await self.reads.call(look)
+        await self.blobs.complete(page)
+        return page
 
     async def wait_change(self, stream: OwnedStream) -> None:
         """Wait until the writer has answered something about the stream."""
@@ -247,6 +256,19 @@ class Client:
             attachment.close()
             if not await self._join_again():
                 return
+
+    def _put_blob_again(self, stream: OwnedStream, missing: BlobMissing) -> None:
+        self._start(self._restore_blob, stream, missing)
+
+    async def _restore_blob(self, stream: OwnedStream, missing: BlobMissing) -> None:
+        """Put a blob again that the writer misses, if its content is still at hand."""
+        failure: StorageError | None = None
+        try:
+            if not await self.blobs.restore(missing.digest):
+                failure = missing
+        except StorageError as error:
+            failure = error
+        self.link.blob_settled(stream, failure)
 
     async def _listen(self, attachment: Attachment) -> None:
         """Hear what the node says until it has ended."""

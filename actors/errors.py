@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from turnkeeper.storage.errors import (
     Ambiguous,
+    BlobMissing,
     Conflict,
     Corrupt,
     Exists,
@@ -28,6 +29,7 @@ from turnkeeper.storage.errors import StorageError as TurnkeeperError
 __all__ = [
     "AlreadyServed",
     "Ambiguous",
+    "BlobMissing",
     "Conflict",
     "Corrupt",
     "Exists",

@@ -33,6 +33,9 @@ OPEN_TURN: Final = "open_turn"
 TURNS: Final = "turns"
 """Summary key: how many turns have begun."""
 
+FOLDED_PATCH_BYTES: Final = 100
+"""What a patch by `TurnState.fold` adds to another, in bytes, at most."""
+
 Effect = Literal["read", "idempotent", "once"]
 Reason = Literal["completed", "error", "aborted", "interrupted"]
 Fate = Literal["not_started", "unknown", "retry"]
@@ -140,6 +143,18 @@ class TurnState:
             call = self.calls.setdefault(id, Call(str(data.get("name", ""))))
             call.begun = True
             call.effect = str(data.get("effect", "once"))
+
+
+def folded_part(type: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what a fold needs of an event's data, for when the whole of it is not at hand."""
+    if type == ASSISTANT_MESSAGE:
+        calls = [{"id": id, "name": name} for id, name in _calls_of(data)]
+        return {"tool_calls": calls} if calls else {}
+    members = _FOLDED_MEMBERS.get(type, ())
+    return {name: data[name] for name in members if isinstance(data.get(name), str | int)}
+
+
+_FOLDED_MEMBERS: Final = {TURN_START: ("turn",), TOOL_STARTED: ("id", "name", "effect"), TOOL_FINISHED: ("id",)}
 
 
 def unanswered(id: str, error: str) -> dict[str, Any]:

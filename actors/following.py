@@ -44,9 +44,14 @@ class Following:
         return self
 
     async def __anext__(self) -> Event:
-        while not self._found:
-            await self._look()
-        return self._found.popleft()
+        while True:
+            while not self._found:
+                await self._look()
+            # Only what is asked for is read whole, so that large events wait on the disk and not here.
+            is_whole = await self._client.blobs.complete_one(self._found[0])
+            event = self._found.popleft()
+            if is_whole:
+                return event
 
     async def aclose(self) -> None:
         """Nothing is held between two events, so nothing needs to be closed."""

@@ -14,12 +14,12 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
 from turnkeeper.runtime.frames import FrameError, encode_frame
-from turnkeeper.storage.errors import Exists
+from turnkeeper.storage.errors import BlobMissing, Exists, StorageError
 
 from .owned_stream import Entry, OwnedStream
 from .protocol import OPEN, RELEASE, error_from_wire
@@ -71,6 +71,8 @@ class Link:
         self.wake: Callable[[], object] | None = None
         self.wake_alarm: Callable[[], object] | None = None
         self.wake_space: Callable[[], object] | None = None
+        self.put_blob_again: Callable[[OwnedStream, BlobMissing], object] | None = None
+        self.blobs_named: Callable[[Sequence[str]], object] | None = None
         self.buffered_bytes = 0
         self.refusal: Exception | None = None
         self._clock = clock
@@ -121,7 +123,7 @@ class Link:
     def request_flush(self, stream: OwnedStream) -> None:
         """Send what the stream has as soon as its unanswered group, if there is one, is answered."""
         stream.wanted = True
-        if not (stream.queued or stream.flying or stream.asking):
+        if not (stream.queued or stream.flying or stream.asking or stream.putting_blob):
             stream.queued = True
             self._dirty.append(stream)
             self._wake_up()
@@ -135,6 +137,34 @@ class Link:
         """Send the stream's refused group again after `delay` seconds, or with its next flush if that is earlier."""
         stream.wanted = True
         self._send_later(stream, delay)
+
+    # -- Blobs
+
+    def forget_blobs(self, digests: Sequence[str]) -> None:
+        """Tell whoever drives the link that these blobs are named by what is stored: nobody will ask for them again."""
+        if self.blobs_named is not None:
+            self.blobs_named(digests)
+
+    def put_again(self, stream: OwnedStream, missing: BlobMissing) -> None:
+        """Have a blob put again that a stream's group names; the driver says by `blob_settled` what came of it."""
+        if self.put_blob_again is None:
+            self.blob_settled(stream, missing)
+        else:
+            self.put_blob_again(stream, missing)
+
+    def blob_settled(self, stream: OwnedStream, failure: StorageError | None) -> None:
+        """Send the group again whose blob was put again; or refuse it, if it couldn't be, as the writer had done."""
+        stream.putting_blob = False
+        if stream.sent is None:
+            return  # the stream has ended meanwhile
+        if failure is None:
+            self.request_flush(stream)
+            return
+        if not isinstance(failure, BlobMissing):
+            stream.blobs_put_again = frozenset()
+        stream.refuse(failure)
+        if stream.refusal is not None:
+            self._streams.discard(stream)
 
     # -- Time
 

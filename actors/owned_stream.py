@@ -5,8 +5,9 @@ group of a stream is unanswered at a time: a group is one commit's, so a second 
 is refused can never be overtaken by what comes after it. A patch belongs to the last line of its group, and a line with
 a key is a group of its own, so *marks* say where a group has to end.
 
-A refusal is either temporary (no space, outcome unknown: everything is kept and sent again) or final (another owner:
-what isn't stored never will be, and every call raises until the stream is opened again).
+A refusal is either temporary (no space, outcome unknown: everything is kept and sent again; a named blob that isn't
+there: it is put again first, once) or final (another owner: what isn't stored never will be, and every call raises
+until the stream is opened again).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from turnkeeper.storage.errors import Conflict, Failed, Fenced, StorageError, StoreFull
+from turnkeeper.storage.errors import BlobMissing, Conflict, Failed, Fenced, StorageError, StoreFull
 
 from .errors import SessionClosed
 
@@ -35,7 +36,7 @@ RETRY_SECONDS_MAX = 2.0
 Entry: TypeAlias = list[Any]
 """A group as it crosses: [stream, epoch, first, lines, patch, key, create]."""
 
-_FIRST, _LINES, _KEY, _CREATE = 2, 3, 5, 6
+_FIRST, _LINES, _PATCH, _KEY = 2, 3, 4, 5
 
 Patch: TypeAlias = dict[str, Any]
 
@@ -56,6 +57,7 @@ class OwnedStream:
         "acknowledged",
         "asking",
         "barred",
+        "blobs_put_again",
         "changed",
         "due",
         "epoch",
@@ -69,6 +71,7 @@ class OwnedStream:
         "keyed_answer",
         "leaving",
         "position",
+        "putting_blob",
         "queued",
         "refusal",
         "reservation",
@@ -99,10 +102,13 @@ class OwnedStream:
         self.sent_count = 0
         self.flying = False
         # What the link knows of it: is it in the list to be sent, has somebody asked for that, does it wait for its
-        # reservation first, has it a timer, when is it sent unasked, how often was its group refused, is it done with.
+        # reservation first, or for a blob (and which of its group's were put again), has it a timer, when is it sent
+        # unasked, how often was its group refused, is it done with.
         self.queued = False
         self.wanted = False
         self.asking = False
+        self.putting_blob = False
+        self.blobs_put_again: frozenset[str] = frozenset()
         self.timed = False
         self.due = 0.0
         self.retries = 0
@@ -150,8 +156,8 @@ class OwnedStream:
             self._link.request_flush(self)
         return seq
 
-    def add_keyed(self, line: bytes, key: str) -> None:
-        """Take a line that is stored once for its key, alone in its group.
+    def add_keyed(self, line: bytes, key: str, patch: Patch | None = None) -> None:
+        """Take a line that is stored once for its key, alone in its group, with its patch.
 
         Until it is answered `barred` is set and no other line can be numbered: a known key gives the number back.
         Then `keyed_answer` is the seq, or why the line was refused.
@@ -159,7 +165,7 @@ class OwnedStream:
         if self._lines and not (self._marks and self._marks[-1][0] == self.head):
             self._marks.append((self.head, None, None))
         self._take(line)
-        self._marks.append((self.head, None, key))
+        self._marks.append((self.head, patch, key))
         self.keyed_answer = None
         self.barred = True
         self._link.request_flush(self)
@@ -269,6 +275,8 @@ class OwnedStream:
         entry = self._settle_group()
         self.retries = 0
         self.reservation = None
+        if entry[_PATCH] is not None and "blobs" in entry[_PATCH]:
+            self._link.forget_blobs(entry[_PATCH]["blobs"])
         given: int = entry[_FIRST]
         if entry[_KEY] is None:
             self.acknowledged = given + self.sent_count
@@ -289,6 +297,11 @@ class OwnedStream:
             self.flying = False
             self.fail(error)
             self._link.retry_later(self, self._retry_delay())
+        elif isinstance(error, BlobMissing) and error.digest not in self.blobs_put_again:
+            self.flying = False
+            self.putting_blob = True
+            self.blobs_put_again |= {error.digest}
+            self._link.put_again(self, error)
         elif self.sent[_KEY] is not None and not self._ends_ownership(error):
             entry = self._settle_group()
             self.head = entry[_FIRST]
@@ -339,6 +352,7 @@ class OwnedStream:
     def _settle_group(self) -> Entry:
         assert self.sent is not None
         entry, self.sent, self.flying = self.sent, None, False
+        self.blobs_put_again = frozenset()
         self._link.buffered_bytes -= len(entry[_LINES])
         return entry
 

@@ -30,6 +30,7 @@ from turnkeeper.storage.store import Durability
 
 from . import errors
 from .background import Background
+from .blob_references import as_content, check_media_type, digest_referred_to, reference_to
 from .client import Client
 from .folding import TurnState
 from .following import Following
@@ -156,11 +157,35 @@ class Runtime:
     async def read(self, id: str, *, start: int = 0, last: int | None = None, limit: int = 1000) -> EventPage:
         """Read durable events from number `start` on, at most `limit`, or the `last` ones; needs no ownership.
 
-        The page says where the session's events end (`head`), and what of it is damaged (`missing`).
-        Raises NotFound, Ambiguous.
+        The page says where the session's events end (`head`), and what of it is damaged (`missing`). Raises NotFound,
+        Ambiguous, or TooLarge if more than 256 MiB of data that was too large for lines would come at once.
         """
         self.check()
         return await self._client.read(id, start=start, last=last, limit=limit)
+
+    async def put_blob(self, data: bytes, *, media_type: str) -> dict[str, Any]:
+        """Keep bytes that are no JSON in the store, once however often they are put; give a reference to them.
+
+        Put the reference into an event's data: the blob is kept as long as such an event is. One that no event refers
+        to goes after an hour. Durable when it returns; cancelling waits for the end of the write. At most 1 GiB.
+
+        Raises:
+            TooLarge, StoreFull: Nothing was kept. Failed: Put it again.
+        """
+        self.check()
+        content = as_content(data)
+        check_media_type(media_type)
+        digest = await self._client.blobs.put(content)
+        return reference_to(digest, len(content), media_type)
+
+    async def get_blob(self, ref: Mapping[str, Any]) -> bytes:
+        """Read the bytes that a reference stands for, whole and checked.
+
+        Raises:
+            BlobMissing: They aren't in this store. Corrupt: They are damaged. ValueError: It is no reference.
+        """
+        self.check()
+        return await self._client.blobs.get(digest_referred_to(ref))
 
     def follow(self, *ids: str, after: int | None = None, types: Sequence[str] = ()) -> Following:
         """Iterate over the store's events, in order and without end, as they become durable.

@@ -8,7 +8,7 @@ The folded state knows of the open turn what its closing needs; the events thems
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import time_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, get_args
@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, get_args
 import anyio
 
 from turnkeeper.storage.errors import Failed, TooLarge
-from turnkeeper.storage.exact_json import decode_event, encode_event
-from turnkeeper.storage.limits import LINE_BYTES_MAX
+from turnkeeper.storage.exact_json import decode_event, encode_data, encode_event
+from turnkeeper.storage.limits import LINE_BYTES_MAX, PATCH_BYTES_MAX
 
+from .blob_references import BLOB_MARK, EVENT_BYTES_MAX, SPILL_BYTES
 from .errors import TurnOpen
 from .folding import (
     FOLDED,
+    FOLDED_PATCH_BYTES,
     TOOL_FINISHED,
     TOOL_LATE_RESULT,
     TOOL_NOT_STARTED,
@@ -89,6 +91,9 @@ class Session:
     ) -> int:
         """Buffer an event and return its number.
 
+        Data over 256 KiB is put into a blob first, durably, up to 64 MiB. A reference that `put_blob` gave, anywhere in
+        the data, keeps its blob for as long as the event is kept.
+
         The order of events is the order of calls, and what `data` holds at the call is stored. Waits only while the
         buffer is full (then cancelling means that the event was not appended). With `key` the event is stored once:
         this waits until the store has answered, which it does with the old number where the key is known; cancelled,
@@ -98,6 +103,7 @@ class Session:
             InvalidValue, TooLarge: The data can't be stored; nothing was appended.
             TurnOpen: A second turn was begun.
             Conflict: The key is known with other data.
+            BlobMissing: The data refers to a blob that isn't in this store; nothing was appended.
             SessionClosed: You closed the session. Fenced: Another owner took it; see `not_stored`.
             StoreFull, NodeNotAnswering, …: Events appended before couldn't be stored yet. They are kept and tried
                 again; this one wasn't appended. Told once.
@@ -108,10 +114,12 @@ class Session:
         if time is None:
             time = time_ns() // 1_000_000
         if key is None and not self._queued and stream.takes_at_once:
-            line = encode_event(self.id, stream.head, time, type, data)
-            return self._take_folded(line, type, data) if type in FOLDED else stream.add(line)
-        stream.take_failure()
-        line = encode_event(self.id, 0, time, type, data)
+            line = encode_event(self.id, stream.head, time, type, data, bytes_max=EVENT_BYTES_MAX)
+            if len(line) < SPILL_BYTES and BLOB_MARK not in line:
+                return self._take_folded(line, type, data) if type in FOLDED else stream.add(line)
+        else:
+            stream.take_failure()
+            line = encode_event(self.id, 0, time, type, data, bytes_max=EVENT_BYTES_MAX)
         if key is None:
             return await self._append_in_turn(line, type)
         return await self._append_once(line, type, key)
@@ -194,6 +202,7 @@ class Session:
         """Read events from number `start` on, at most `limit`, or the `last` ones; those in the buffer too.
 
         An event that isn't durable yet has no position. What is damaged is named in the page's `missing`.
+        Raises TooLarge if what was too large for lines is too much at once.
         """
         if min(start, limit, last or 0) < 0:
             raise ValueError("bounds of a read are 0 or more")
@@ -208,7 +217,10 @@ class Session:
         wanted = limit - (first - start if start < first else 0)
         skipped = max(0, start - first)
         if wanted > 0:
-            page += [Event.from_line(line, 0) for line in buffered[skipped : skipped + wanted]]
+            events = EventPage([Event.from_line(line, 0) for line in buffered[skipped : skipped + wanted]])
+            await self._client.blobs.complete(events)
+            page += events
+            page.missing += events.missing
         return page
 
     async def aclose(self) -> None:
@@ -253,18 +265,20 @@ class Session:
         now = time_ns() // 1_000_000 if time is None else time
         return self._take_folded(encode_event(self.id, self._stream.head, now, type, data, text="replace"), type, data)
 
-    def _take_folded(self, line: bytes, type: str, data: Mapping[str, Any]) -> int:
-        return self._stream.add(line, self._state.fold(self._stream.head, type, data))
+    def _take_folded(self, line: bytes, type: str, data: Mapping[str, Any], blobs: Sequence[str] = ()) -> int:
+        patch = self._state.fold(self._stream.head, type, data)
+        return self._stream.add(line, {**(patch or {}), "blobs": blobs} if blobs else patch)
 
     async def _append_in_turn(self, line: bytes, type: str) -> int:
         self._queued += 1
         try:
             async with self._order:
+                line, blobs = await self._placed(line, type)
                 await self._wait_room()
                 if type == TURN_START and self._state.open_turn is not None:
                     raise TurnOpen(self.id, self._state.open_turn)
                 line = self._renumbered(line)
-                return self._take_folded(line, type, decode_event(line)["data"] if type in FOLDED else {})
+                return self._take_folded(line, type, decode_event(line)["data"] if type in FOLDED else {}, blobs)
         finally:
             self._queued -= 1
 
@@ -276,10 +290,11 @@ class Session:
         self._queued += 1
         try:
             async with self._order:
+                line, blobs = await self._placed(line, type)
                 await self._wait_room()
                 given = stream.head
                 line = self._renumbered(line)
-                stream.add_keyed(line, key)
+                stream.add_keyed(line, key, {"blobs": blobs} if blobs else None)
                 await self._wait_until(lambda: not stream.barred)
                 if isinstance(stream.keyed_answer, Exception):
                     raise copy_of(stream.keyed_answer)
@@ -290,10 +305,23 @@ class Session:
         finally:
             self._queued -= 1
 
+    async def _placed(self, line: bytes, type: str) -> tuple[bytes, list[str]]:
+        """Put into a blob what is too large for a line; give the line that is to be stored and the blobs it names."""
+        if len(line) < SPILL_BYTES and BLOB_MARK not in line:
+            return line, []
+        placed, blobs = await self._client.blobs.place(line, type, self.id)
+        reservation = self._stream.reservation
+        if blobs and reservation is not None:
+            # The session's first events bring its header, too, and all of it is one patch.
+            size = len(encode_data("session's header", {**reservation["create"], "blobs": blobs})) + FOLDED_PATCH_BYTES
+            if size > PATCH_BYTES_MAX:
+                raise TooLarge("the session's header and the blobs that its first events name", size, PATCH_BYTES_MAX)
+        return placed, blobs
+
     def _renumbered(self, line: bytes) -> bytes:
-        """Put the present number into a line that was encoded as number 0 while others waited before it."""
-        prefix = len(f'{{"stream":"{self.id}","seq":0')
-        line = b'{"stream":"%b","seq":%d%b' % (self.id.encode(), self._stream.head, line[prefix:])
+        """Put the present number into a line that was encoded before others that go before it."""
+        rest = line[line.index(b',"time":') :]
+        line = b'{"stream":"%b","seq":%d%b' % (self.id.encode(), self._stream.head, rest)
         if len(line) > LINE_BYTES_MAX:
             raise TooLarge("event 0", len(line), LINE_BYTES_MAX)
         return line

@@ -35,11 +35,13 @@ def encode_event(
     *,
     event: int = 0,
     text: Surrogates = "strict",
+    bytes_max: int = LINE_BYTES_MAX,
 ) -> bytes:
     """Make one event's line, its newline included.
 
     `time` is in milliseconds since 1970, `event` the event's number in the caller's call, for the error's sake.
-    `text="replace"` turns lone surrogates into U+FFFD. Raises InvalidValue, or TooLarge for a line over 1 MiB.
+    `text="replace"` turns lone surrogates into U+FFFD. `bytes_max` is greater than a line may be where the
+    caller puts the data elsewhere. Raises InvalidValue, or TooLarge for a line that is longer.
     """
     encoded = encode_data(type, data, event=event, text=text)
     line = b'{"stream":"%b","seq":%d,"time":%d,"type":%b,"data":%b}\n' % (
@@ -49,8 +51,8 @@ def encode_event(
         _encode_type(type, event),
         encoded,
     )
-    if len(line) > LINE_BYTES_MAX:
-        raise TooLarge(f"event {event} ({type})", len(line), LINE_BYTES_MAX)
+    if len(line) > bytes_max:
+        raise TooLarge(f"event {event} ({type})", len(line), bytes_max)
     return line
 
 

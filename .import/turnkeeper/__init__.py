@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from turnkeeper.actors.blocking import connect
     from turnkeeper.actors.errors import (
         Ambiguous,
+        BlobMissing,
         Conflict,
         Corrupt,
         Exists,
@@ -51,6 +52,7 @@ __all__ = [
     "ActorRef",
     "ActorUnknown",
     "Ambiguous",
+    "BlobMissing",
     "Conflict",
     "Corrupt",
     "Event",
@@ -86,6 +88,7 @@ if not TYPE_CHECKING:
     _MODULE_OF_NAME = {
         "connect": "turnkeeper.actors.blocking",
         "Ambiguous": "turnkeeper.actors.errors",
+        "BlobMissing": "turnkeeper.actors.errors",
         "Conflict": "turnkeeper.actors.errors",
         "Corrupt": "turnkeeper.actors.errors",
         "Exists": "turnkeeper.actors.errors",

@@ -113,12 +113,12 @@ async def test_changing_the_data_after_the_call_changes_nothing(runtime: Runtime
 
 
 async def test_a_refused_value_takes_no_number(runtime: Runtime) -> None:
-    """What JSON can't hold, or a line can't, is refused at the call; the next event gets the number."""
+    """What JSON can't hold, or is too large for an event, is refused at the call; the next event gets the number."""
     async with await runtime.create_session() as session:
         with pytest.raises(InvalidValue, match=r"event 0 \(my/type\) at \$\.x"):
             await session.append("my/type", {"x": {1, 2}})
         with pytest.raises(TooLarge):
-            await session.append("my/type", {"x": "y" * 2**20})
+            await session.append("my/type", {"x": "y" * 2**26})
         assert await session.append("my/type", {"x": 1}) == 0
 
 

@@ -11,7 +11,16 @@ from turnkeeper.actors.link import BUFFER_BYTES_MAX, COMPANY_STREAMS_MIN, FRAME_
 from turnkeeper.actors.owned_stream import EARLY_BYTES, GROUP_BYTES_MAX, OwnedStream
 from turnkeeper.actors.protocol import error_to_wire
 from turnkeeper.runtime.frames import FrameDecoder, FrameError
-from turnkeeper.storage.errors import Conflict, Exists, Fenced, InvalidLine, SessionBusy, StorageError, StoreFull
+from turnkeeper.storage.errors import (
+    BlobMissing,
+    Conflict,
+    Exists,
+    Fenced,
+    InvalidLine,
+    SessionBusy,
+    StorageError,
+    StoreFull,
+)
 
 HEADER = {"id": "new", "kind": "session"}
 OWNER = {"boot": "b", "pid": 1, "start": 2, "host": "h", "token": "t"}
@@ -640,3 +649,134 @@ def test_the_buffer_can_be_read_line_by_line(driver: Driver) -> None:
     assert stream.unacknowledged_lines() == [b"one\n", b"t\rwo\n", b"three\n"]
     driver.answer(1, [5, 7, 2])
     assert stream.unacknowledged_lines() == [b"three\n"]
+
+
+# -- Blobs
+
+
+class BlobWriter:
+    """Stands for the driver's part: what it is asked to put again, and what was named by stored events."""
+
+    def __init__(self, link: Link) -> None:
+        self.asked: list[tuple[OwnedStream, str]] = []
+        self.named: list[str] = []
+        link.put_blob_again = lambda stream, missing: self.asked.append((stream, missing.digest))
+        link.blobs_named = self.named.extend
+
+
+def test_a_missing_blob_is_put_again_and_its_group_sent_again(driver: Driver) -> None:
+    """Meanwhile nothing of the stream is sent, whoever flushes; then the same bytes go, and other streams go on."""
+    writer = BlobWriter(driver.link)
+    stream, other = driver.own(), driver.own("badger")
+    stream.add(line(stream), {"blobs": ["d"]})
+    flush(driver, stream)
+    (group,) = driver.groups()
+    driver.answer(1, BlobMissing("otter", "d"))
+    assert writer.asked == [(stream, "d")]
+    stream.add(line(stream))
+    other.add(line(other))
+    flush(driver, stream, other)
+    assert [entry[0] for entry in driver.groups()] == ["badger"]
+    driver.link.blob_settled(stream, None)
+    assert driver.groups() == [group]
+    driver.answer(2, [5, 6, 1])
+    driver.answer(3, [5, 6, 2])
+    assert (stream.acknowledged, writer.named, stream.failures) == (6, ["d"], 0)
+
+
+def test_a_blob_is_put_again_once_for_a_group(driver: Driver) -> None:
+    """Missed a second time it is final, and the owner is told which blob; another one of the group has its own try."""
+    writer = BlobWriter(driver.link)
+    stream = driver.own()
+    stream.add(line(stream), {"blobs": ["d", "e"]})
+    flush(driver, stream)
+    for number, digest in enumerate(("d", "e"), 1):
+        driver.groups()
+        driver.answer(number, BlobMissing("otter", digest))
+        driver.link.blob_settled(stream, None)
+    driver.groups()
+    driver.answer(3, BlobMissing("otter", "d"))
+    assert [digest for _, digest in writer.asked] == ["d", "e"]
+    assert isinstance(stream.refusal, BlobMissing)
+    assert (stream.acknowledged, stream.head, driver.link.buffered_bytes, driver.link.streams) == (5, 6, 0, [])
+
+
+def test_a_blob_whose_content_is_gone_is_a_final_refusal(driver: Driver) -> None:
+    """So it is without a driver that could put it again."""
+    for number, is_driven in ((1, True), (2, False)):
+        if is_driven:
+            BlobWriter(driver.link)
+        else:
+            driver.link.put_blob_again = None
+        stream = driver.own(f"otter-{number}")
+        stream.add(line(stream), {"blobs": ["d"]})
+        flush(driver, stream)
+        driver.groups()
+        missing = BlobMissing(stream.id, "d")
+        driver.answer(number, missing)
+        if is_driven:
+            driver.link.blob_settled(stream, missing)
+        assert isinstance(stream.refusal, BlobMissing)
+
+
+def test_a_blob_that_cant_be_put_again_yet_is_tried_again_later(driver: Driver) -> None:
+    """As with every temporary refusal the owner is told, and everything is kept."""
+    writer = BlobWriter(driver.link)
+    stream = driver.own()
+    stream.add(line(stream), {"blobs": ["d"]})
+    flush(driver, stream)
+    (group,) = driver.groups()
+    driver.answer(1, BlobMissing("otter", "d"))
+    driver.link.blob_settled(stream, StoreFull(1, 2))
+    assert (stream.failures, stream.refusal) == (1, None)
+    driver.pass_time(5)
+    assert driver.groups() == [group]
+    driver.answer(2, BlobMissing("otter", "d"))
+    assert len(writer.asked) == 2
+    driver.link.blob_settled(stream, None)
+    assert driver.groups() == [group]
+
+
+def test_a_connection_lost_while_a_blob_is_put_again_changes_nothing(driver: Driver) -> None:
+    """The group waits for the blob, and for a reservation that has to be made again."""
+    BlobWriter(driver.link)
+    stream = driver.reserve()
+    stream.add(line(stream), {"blobs": ["d"]})
+    flush(driver, stream)
+    (group,) = driver.groups()
+    driver.answer(1, BlobMissing("new", "d"))
+    driver.link.lost()
+    (again,) = driver.sent()
+    assert again["op"] == "open"
+    driver.link.receive({"re": again["id"], "stream": "new", "epoch": 1, "head": 0, "summary": {}, "new": True})
+    assert driver.sent() == []
+    driver.link.blob_settled(stream, None)
+    assert driver.groups() == [group]
+
+
+def test_what_ends_while_a_blob_is_put_again_stays_ended(driver: Driver) -> None:
+    """The put comes too late, and nothing is sent."""
+    BlobWriter(driver.link)
+    stream = driver.own()
+    stream.add(line(stream), {"blobs": ["d"]})
+    flush(driver, stream)
+    driver.groups()
+    driver.answer(1, BlobMissing("otter", "d"))
+    driver.link.end(SessionClosed("the store"))
+    driver.link.blob_settled(stream, None)
+    assert driver.link.next_output() == b""
+
+
+def test_a_keyed_line_brings_its_blobs_and_is_sent_again_as_others_are(driver: Driver) -> None:
+    """Its group has its patch; missed twice the line alone is refused, and its number is free again."""
+    BlobWriter(driver.link)
+    stream = driver.own()
+    stream.add_keyed(line(stream), "key", {"blobs": ["d"]})
+    for number in (1, 2):
+        (group,) = driver.groups()
+        assert group[4:6] == [{"blobs": ["d"]}, "key"]
+        driver.answer(number, BlobMissing("otter", "d"))
+        if number == 1:
+            driver.link.blob_settled(stream, None)
+    assert isinstance(stream.keyed_answer, BlobMissing)
+    assert (stream.head, stream.refusal, stream.barred) == (5, None, False)

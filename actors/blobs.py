@@ -1,0 +1,141 @@
+"""A client's blobs: put and read in threads, so that a host's loop never waits for a disk.
+
+A content that was put is kept in memory until an event that names it is stored, within a bound, so that it can be put
+again if the writer doesn't find it. Spilled data is read when an event is given to the program and never before: lists,
+openings and whatever only folds events do with the stub in the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from anyio.to_thread import run_sync
+
+from turnkeeper.storage import blobs
+from turnkeeper.storage.errors import BlobMissing, Corrupt, TooLarge
+from turnkeeper.storage.exact_json import decode_event, encode_data
+from turnkeeper.storage.limits import BLOBS_A_PATCH_MAX, MIB
+from turnkeeper.storage.requests import Gap
+
+from .blob_references import BLOB_MARK, EVENT_BYTES_MAX, SPILL_BYTES, blob_of_stub, blobs_named_in, stub_for
+from .records import Event, EventPage
+
+KEPT_BYTES_MAX = EVENT_BYTES_MAX
+"""Contents that are kept until they are named, in bytes; the oldest go first."""
+
+PAGE_BYTES_MAX = 256 * MIB
+"""Spilled data of one page, in bytes."""
+
+_DATA = b',"data":'
+
+
+class Blobs:
+    """The blobs of the store at `root`, for one client."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._kept: dict[str, bytes] = {}
+        self._kept_bytes = 0
+
+    async def put(self, content: bytes) -> str:
+        """Keep a content in the store; give its digest. Durable when it returns; cancelling waits for its end.
+
+        Raises TooLarge, StoreFull, Failed.
+        """
+        digest = await run_sync(blobs.put, self._root, content)
+        self._keep(digest, content)
+        return digest
+
+    async def get(self, digest: str) -> bytes:
+        """Read a blob whole. Raises BlobMissing, Corrupt."""
+        return await run_sync(blobs.get, self._root, digest)
+
+    async def place(self, line: bytes, type: str, stream: str) -> tuple[bytes, list[str]]:
+        """Put an event's data into a blob, if it is too large for its line; give the line and the blobs it names.
+
+        Raises BlobMissing if it refers to one that isn't there, TooLarge if it refers to too many, StoreFull, Failed.
+        """
+        line, named, spilled = await run_sync(partial(_place, self._root, line, type, stream))
+        for digest, content in spilled.items():
+            self._keep(digest, content)
+        return line, named
+
+    async def restore(self, digest: str) -> bool:
+        """Put a blob again whose content is still at hand, and say whether it is. Raises StoreFull, Failed."""
+        content = self._kept.get(digest)
+        if content is None:
+            return False
+        await run_sync(blobs.put, self._root, content)
+        return True
+
+    def forget(self, digests: Iterable[str]) -> None:
+        """Keep these contents no longer: events that name them are stored."""
+        for digest in digests:
+            self._kept_bytes -= len(self._kept.pop(digest, b""))
+
+    def _keep(self, digest: str, content: bytes) -> None:
+        self.forget([digest])
+        if len(content) > KEPT_BYTES_MAX:
+            return
+        self._kept[digest] = content
+        self._kept_bytes += len(content)
+        while self._kept_bytes > KEPT_BYTES_MAX:
+            self.forget([next(iter(self._kept))])
+
+    async def complete(self, page: EventPage) -> None:
+        """Read the data of a page's spilled events; one whose data can't be read goes to what is missing.
+
+        To be called once for a page. Raises TooLarge where that is too much at once.
+        """
+        spilled = {event.seq: found for event in page if (found := blob_of_stub(event.data)) is not None}
+        if not spilled:
+            return
+        size = sum(size for _, size in spilled.values())
+        if size > PAGE_BYTES_MAX and len(spilled) > 1:
+            what = f"the data of events {min(spilled)} to {max(spilled)}, read at once; read fewer: it"
+            raise TooLarge(what, size, PAGE_BYTES_MAX)
+        gaps = await run_sync(_complete, self._root, [event for event in page if event.seq in spilled])
+        unread = {gap.first for gap in gaps}
+        page[:] = [event for event in page if event.seq not in unread]
+        page.missing = sorted([*page.missing, *gaps])
+
+    async def complete_one(self, event: Event) -> bool:
+        """Read the data of an event, if it is spilled, and say whether the event is whole now. Called once for it."""
+        return blob_of_stub(event.data) is None or not await run_sync(_complete, self._root, [event])
+
+
+def _place(root: str, line: bytes, type: str, stream: str) -> tuple[bytes, list[str], dict[str, bytes]]:
+    """Give the line that is to be stored, the blobs that it names, and the contents that were put."""
+    begin = line.index(_DATA) + len(_DATA)
+    content = line[begin:-2]
+    data = decode_event(content)
+    named = blobs_named_in(data) if BLOB_MARK in content else []
+    if len(named) >= BLOBS_A_PATCH_MAX:
+        what = f"what an event ({type}) refers to, {len(named)} blobs, each by a digest of 64 bytes,"
+        raise TooLarge(what, 64 * len(named), 64 * (BLOBS_A_PATCH_MAX - 1))
+    for digest in named:
+        if not blobs.renew(root, digest):
+            raise BlobMissing(stream, digest)
+    if len(content) <= SPILL_BYTES and blob_of_stub(data) is None:
+        return line, named, {}
+    digest = blobs.put(root, content)
+    stub = encode_data(type, stub_for(digest, len(content), type, data))
+    return line[:begin] + stub + b"}\n", [*named, digest], {digest: content}
+
+
+def _complete(root: str, events: list[Event]) -> list[Gap]:
+    """Put the data of spilled events in place; give those that can't be read."""
+    gaps: list[Gap] = []
+    for event in events:
+        found = blob_of_stub(event.data)
+        assert found is not None
+        try:
+            event.data = decode_event(blobs.get(root, found[0], event.stream))
+        except BlobMissing as error:
+            gaps.append(Gap(event.seq, 1, "the blob that holds its data is missing", blobs.blob_path(error.digest), 0))
+        except Corrupt as error:
+            gaps.append(Gap(event.seq, 1, error.reason, error.path, 0))
+        except ValueError:
+            gaps.append(Gap(event.seq, 1, "its blob is no event's data", blobs.blob_path(found[0]), 0))
+    return gaps
