@@ -178,7 +178,10 @@ class SimulatedDisk:
         file.dirty = {page for page in file.dirty if page * PAGE < length}
 
     def sync_directory(self, path: str) -> None:
-        """Make the names of a directory durable."""
+        """Make the names of a directory durable; after a failure they wait for the next sync."""
+        if self.sync_fails and self.operations + 1 == self.fail_at:
+            self.operations += 1
+            raise OSError(errno.EIO, "injected")
         self._step()
         rest = []
         for change in self._changes:
