@@ -1,4 +1,8 @@
-"""Each byte of a journal of three segments flipped: every answer is the same as before, or what is missing is said."""
+"""Each byte of a three-segment journal flipped, each sector zeroed: every answer is the same as before, or reported.
+
+Reported means that verify finds it, and that reading says of each number below the head that is not given that it is
+missing. No head goes back, whatever becomes of the index, once the damage was met with an index that could be trusted.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from ..stores import StoreInTest, create, event, new_store
 from .damaged_stores import STREAMS, is_reported, read_all
 
 SEGMENT_BYTES = 64 * 1024
+SECTOR_BYTES = 512
 EVENTS_A_BATCH = 6
 TEXT = "Whoever flips a bit of this is found out. " * 30
 
@@ -49,22 +54,23 @@ def store(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreI
         yield made
 
 
-class FlippedStore:
-    """Flips bytes of a store, one at a time, looks at it in every way, and puts everything back.
+class SpoiledStore:
+    """Spoils a place of a store, looks at it in every way, and puts everything back.
 
     It is put back into the same inodes: an index is trusted only for being the very file that was closed.
     """
 
-    def __init__(self, store: StoreInTest) -> None:
+    def __init__(self, store: StoreInTest, *, sectors: bool) -> None:
         self._store = store
+        self._sectors = sectors
         self._path = store.path
         self._whole = read_all(store.path)
         self._heads = {stream: len(events) for stream, events in self._whole.items()}
         self._files = {file: file.read_bytes() for file in store.path.rglob("*") if file.is_file()}
 
     def look(self, segment: int, place: int) -> None:
-        """Flip one bit of one byte; look with a trusted index, and with that deleted after the damage was served."""
-        self._flip(segment, place)
+        """Spoil a place; look with a trusted index, and with that deleted after the damage was served."""
+        self._spoil(segment, place)
         verification = verify(str(self._path))
         assert is_reported(verification), (segment, place)
         self._check_reading()
@@ -74,12 +80,12 @@ class FlippedStore:
         self._put_back()
 
     def look_without_index(self, segment: int, place: int) -> None:
-        """Flip one bit of one byte, and look with the index gone before anybody saw the damage.
+        """Spoil a place, and look with the index gone before anybody saw the damage.
 
         Nothing then says whether a bad last batch was finished: it may be taken for a torn tail, and is reported.
         """
         with self._index_aside():
-            self._flip(segment, place)
+            self._spoil(segment, place)
             verification = verify(str(self._path))
             assert is_reported(verification), (segment, place)
             torn = verification.torn_tail is not None
@@ -87,10 +93,13 @@ class FlippedStore:
             assert self._check_writing(torn) != ""
         self._put_back()
 
-    def _flip(self, segment: int, place: int) -> None:
+    def _spoil(self, segment: int, place: int) -> None:
         with self._store.segment(segment).open("r+b", buffering=0) as file:
-            byte = os.pread(file.fileno(), 1, place)[0]
-            os.pwrite(file.fileno(), bytes([byte ^ 1 << place % 8]), place)
+            if self._sectors:
+                os.pwrite(file.fileno(), bytes(len(os.pread(file.fileno(), SECTOR_BYTES, place))), place)
+            else:
+                byte = os.pread(file.fileno(), 1, place)[0]
+                os.pwrite(file.fileno(), bytes([byte ^ 1 << place % 8]), place)
 
     def _check_reading(self, torn: bool = False, served_index: str | None = None) -> None:
         """See that every event given is the true one, that others are said to be missing, and that they are few."""
@@ -98,7 +107,8 @@ class FlippedStore:
         for stream, events in found.items():
             assert all(self._whole[stream].get(seq) == line for seq, line in events.items())
         given = sum(map(len, found.values()))
-        assert sum(self._heads.values()) - given <= EVENTS_A_BATCH, "one flipped bit costs one batch at most"
+        lost_max = 2 * EVENTS_A_BATCH if self._sectors else EVENTS_A_BATCH
+        assert sum(self._heads.values()) - given <= lost_max, "it costs the batches that were hit, and no other"
         if not torn:
             # read_all has seen that each number below the head is given or said to be missing.
             assert found.keys() == self._whole.keys()
@@ -148,12 +158,13 @@ class FlippedStore:
                     opened.truncate(len(content))
 
 
-def _flip_every(store: StoreInTest, segment: int, step: int) -> int:
-    flipped = FlippedStore(store)
-    places = range(0, store.segment(segment).stat().st_size, step)
+def _spoil_every(store: StoreInTest, segment: int, step: int, *, sectors: bool = False) -> int:
+    """Spoil every step-th byte, or sector; give how many."""
+    spoiled = SpoiledStore(store, sectors=sectors)
+    places = range(0, store.segment(segment).stat().st_size, step * (SECTOR_BYTES if sectors else 1))
     for place in places:
-        flipped.look(segment, place)
-        flipped.look_without_index(segment, place)
+        spoiled.look(segment, place)
+        spoiled.look_without_index(segment, place)
     return len(places)
 
 
@@ -161,7 +172,13 @@ def _flip_every(store: StoreInTest, segment: int, step: int) -> int:
 def test_a_flipped_byte_is_reported_and_costs_one_batch_at_most(store: StoreInTest, segment: int) -> None:
     """With a trusted index, with it deleted afterwards, and without: a share of all bytes."""
     assert store.segment(segment).stat().st_size >= SEGMENT_BYTES
-    assert _flip_every(store, segment, 997) > 60
+    assert _spoil_every(store, segment, 997) > 60
+
+
+@pytest.mark.parametrize("segment", [1, 2, 3])
+def test_a_zeroed_sector_is_reported_and_costs_two_batches_at_most(store: StoreInTest, segment: int) -> None:
+    """The same for what a disk can't read any more: a share of all sectors."""
+    assert _spoil_every(store, segment, 7, sectors=True) > 15
 
 
 @pytest.mark.long
@@ -169,5 +186,12 @@ def test_a_flipped_byte_is_reported_and_costs_one_batch_at_most(store: StoreInTe
 @pytest.mark.parametrize("segment", [1, 2, 3])
 def test_every_flipped_byte_is_reported_and_costs_one_batch_at_most(store: StoreInTest, segment: int) -> None:
     """The long form: every byte of each segment."""
-    flips = _flip_every(store, segment, 1)
+    flips = _spoil_every(store, segment, 1)
     print(f"segment {segment}: {flips} bytes flipped")  # noqa: T201
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("segment", [1, 2, 3])
+def test_every_zeroed_sector_is_reported_and_costs_two_batches_at_most(store: StoreInTest, segment: int) -> None:
+    """The long form: every sector of each segment."""
+    assert _spoil_every(store, segment, 1, sectors=True) > 120
