@@ -7,7 +7,8 @@ a JSON object:
     {"op": "serving", "report": {…}}             the store is open; what opening found and did
     {"op": "error", "error": …, "args": […]}     the store can't be opened, in the error's wire form; it ends
 
-The end of stdin is the order to end, also while it opens: opening may be given up at any point.
+The end of stdin is the order to end, also while it opens: opening may be given up at any point. The only processes that
+it starts scan a large journal's files for a new index, and have ended before it serves.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if (_root := os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__f
 from turnkeeper.actors import protocol
 from turnkeeper.actors.boot import read_boot
 from turnkeeper.actors.node_log import log
+from turnkeeper.actors.scanning_files import scan_files
 from turnkeeper.runtime.identity import boot_id, is_gone, own_identity
 from turnkeeper.storage.backend import Backend, open_backend
 from turnkeeper.storage.errors import StorageError, StoreRefused
@@ -68,6 +70,7 @@ def _open_backend(boot: dict[str, Any]) -> Backend | None:
             holder=own_identity().as_map(),
             distrust_index=boot["distrust_index"],
             progress=_Progress(),
+            scan=scan_files,
         )
     except StorageError as error:
         refusal = error

@@ -18,6 +18,7 @@ from .store import BackendName, describe
 if TYPE_CHECKING:
     from .filesystem import FileSystem
     from .findings import Finding
+    from .hopping import FileScanner
     from .opening import OpeningReport
 
 
@@ -129,6 +130,7 @@ def open_backend(
     holder: Mapping[str, Any],
     distrust_index: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    scan: FileScanner | None = None,
     fs: FileSystem | None = None,
     clock: Callable[[], int] | None = None,
 ) -> Backend:
@@ -136,8 +138,8 @@ def open_backend(
 
     `boot` identifies the machine's present run; `is_gone` says whether a stream's owner has ended; `holder` goes into
     writer.json, for people; `distrust_index` is the supervisor's word that the last writer died of a memory fault;
-    `progress` is called with bytes done and bytes in all; `clock` gives milliseconds since 1970. Raises StoreRefused,
-    NewerFormat, Corrupt, Failed, OSError.
+    `progress` is called with bytes done and bytes in all; `scan` scans a journal's files, several at a time; `clock`
+    gives milliseconds since 1970. Raises StoreRefused, NewerFormat, Corrupt, Failed, OSError.
     """
     if _backend_of(root) == "sqlite":
         from .sqlite.writing import SqliteStore
@@ -152,6 +154,7 @@ def open_backend(
         holder=holder,
         distrust_index=distrust_index,
         progress=progress,
+        scan=scan,
         fs=fs,
         clock=clock,
     )

@@ -9,9 +9,9 @@ nothing is written.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import TypeAlias
 
 from .file_scan import FileScan, ScanRequest, scan_segment
@@ -38,8 +38,8 @@ from .trust import Witness
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with bytes hopped and bytes in all."""
 
-FileScanner: TypeAlias = Callable[[Sequence[ScanRequest]], Iterator[FileScan | None]]
-"""Scans files, elsewhere and several at a time, and gives the scans in the order of the requests."""
+FileScanner: TypeAlias = Callable[[Sequence[ScanRequest]], Generator[FileScan | None, None, None]]
+"""Scans files, elsewhere and several at a time; gives the scans in the order of the requests, and is closed early."""
 
 ScanInspector: TypeAlias = Callable[[FileScan], None]
 
@@ -146,14 +146,14 @@ class JournalHop:
                 self._report(Finding("missing batches", segment_name(indexed.segment), indexed.offset, 0, why))
         segments = self._open(numbers)
         self._total = sum(segment.view.size for segment in segments)
-        scans = self._scans(segments, indexed)
-        for place, segment in enumerate(segments):
-            self._walk(segment, indexed, next(scans))
-            if place < len(segments) - 1:
-                self._end_of_earlier_file(segment)
-                self._fs.close(segment.handle)
-            else:
-                found.segment = segment
+        with closing(self._scans(segments, indexed)) as scans:
+            for place, (segment, scan) in enumerate(zip(segments, scans, strict=True)):
+                self._walk(segment, indexed, scan)
+                if place < len(segments) - 1:
+                    self._end_of_earlier_file(segment)
+                    self._fs.close(segment.handle)
+                else:
+                    found.segment = segment
         self._finish()
         return found
 
@@ -180,23 +180,22 @@ class JournalHop:
             segments.append(segment)
         return segments
 
-    def _scans(self, segments: list[Segment], indexed: Indexed | None) -> Iterator[FileScan | None]:
+    def _scans(self, segments: list[Segment], indexed: Indexed | None) -> Generator[FileScan | None, None, None]:
         """Scan the files, those that the index doesn't know; None for a file that has to be hopped whole."""
         checks_events = self._inspect_scan is not None
-        known = None if indexed is None else indexed.segment
+        wanted = segments if indexed is None else [each for each in segments if each.number != indexed.segment]
         if self._inspect is not None and not checks_events:
-            yield from repeat(None, len(segments))
-        elif self._scan is None:
+            wanted = []
+        numbers = {segment.number for segment in wanted}
+        if self._scan is None:
             for segment in segments:
-                yield None if segment.number == known else scan_segment(segment, checks_events=checks_events)
-        else:
-            root = os.path.realpath(self._fs.path(""))
-            wanted = [segment for segment in segments if segment.number != known]
-            scans = self._scan(
-                [ScanRequest(root, self._store, each.number, each.view.size, checks_events) for each in wanted]
-            )
+                yield scan_segment(segment, checks_events=checks_events) if segment.number in numbers else None
+            return
+        root = os.path.realpath(self._fs.path(""))
+        requests = [ScanRequest(root, self._store, each.number, each.view.size, checks_events) for each in wanted]
+        with closing(self._scan(requests)) as scans:
             for segment in segments:
-                yield None if segment.number == known else next(scans)
+                yield next(scans) if segment.number in numbers else None
 
     def _walk(self, segment: Segment, indexed: Indexed | None, scan: FileScan | None) -> None:
         """Hop one file, from where the index or a scan of it stops, or from its beginning."""

@@ -252,10 +252,15 @@ class Index:
         extents = bytes(state.extents + found.extents)
         full = len(extents) // _BLOCK_BYTES * _BLOCK_BYTES
         blocks = []
+        known = len(state.extents)
+        are_single = found.events * EXTENT.size == len(found.extents)
         for start in range(0, full, _BLOCK_BYTES):
             block = extents[start : start + _BLOCK_BYTES]
             blocks.append((BLOCK_KEY.pack(state.number, state.first), block))
-            state.first += sum(events for (events,) in EXTENT_EVENTS.iter_unpack(block))
+            if are_single and start >= known:
+                state.first += EXTENTS_MAX
+            else:
+                state.first += sum(events for (events,) in EXTENT_EVENTS.iter_unpack(block))
         if blocks:
             transaction.cursor(db=self._databases["blocks"]).putmulti(blocks)
         state.extents = bytearray(extents[full:])

@@ -18,13 +18,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .blobs import blob_path
+from .blobs import fault_of_names
 from .collecting import BlobCollection
 from .drafting import Answer, BatchIsFull, Draft, StoredHead, Waiting
-from .errors import Conflict, Failed, Fenced, NotFound, StoreFull
+from .errors import Conflict, Failed, Fenced, NotFound, StorageError, StoreFull
 from .filesystem import FileSystem, LocalFileSystem, write_whole_file
 from .format import FILLING, BatchHeader, Run, encode_batch_header, encode_run
-from .hopping import Progress
+from .hopping import FileScanner, Progress
 from .index import Index, Transaction
 from .index_records import PlacedRun, placed_runs
 from .limits import (
@@ -90,6 +90,7 @@ class Journal:
         holder: Mapping[str, Any],
         distrust_index: bool = False,
         progress: Progress | None = None,
+        scan: FileScanner | None = None,
         fs: FileSystem | None = None,
         clock: Callable[[], int] | None = None,
     ) -> Journal:
@@ -97,11 +98,12 @@ class Journal:
 
         `boot` identifies the machine's present run; `is_gone` says whether a stream's owner has ended; `holder` goes
         into writer.json, for people; `distrust_index` is the supervisor's word that the last writer died of a memory
-        fault; `clock` gives milliseconds since 1970. Raises StoreRefused, NewerFormat, Failed, OSError.
+        fault; `scan` scans several files at a time, elsewhere; `clock` gives milliseconds since 1970. Raises
+        StoreRefused, NewerFormat, Failed, OSError.
         """
         fs = fs or LocalFileSystem(root)
         description = describe(root)
-        opened = open_for_writing(fs, description, boot, distrust_index=distrust_index, progress=progress)
+        opened = open_for_writing(fs, description, boot, distrust_index=distrust_index, progress=progress, scan=scan)
         try:
             write_whole_file(fs, WRITER_FILE, json.dumps(dict(holder)).encode() + b"\n")
             return cls(fs, description, boot, opened, is_gone, clock or _now)
@@ -387,8 +389,8 @@ class _Snapshot:
     def stream_named(self, key: str) -> str | None:
         return self._index.stream_named(self._transaction, key)
 
-    def has_blob(self, digest: str) -> bool:
-        return self._fs.exists(blob_path(digest))
+    def blobs_fault(self, stream: str, seq: int, named: Any) -> StorageError | None:
+        return fault_of_names(self._fs, stream, seq, named)
 
 
 def _now() -> int:

@@ -17,7 +17,7 @@ from .errors import Failed
 from .filesystem import FileSystem, write_whole_file
 from .findings import Finding
 from .format import FILLING, FILLING_BYTES, encode_segment_header
-from .hopping import JournalEnd, JournalHop, Progress
+from .hopping import FileScanner, JournalEnd, JournalHop, Progress
 from .index import Index
 from .limits import FILLING_AHEAD_BYTES
 from .scanning import (
@@ -83,21 +83,30 @@ def open_for_writing(
     *,
     distrust_index: bool = False,
     progress: Progress | None = None,
+    scan: FileScanner | None = None,
 ) -> Opened:
     """Open the journal of the store whose lock the caller holds.
 
     Raises Failed or OSError, having acknowledged nothing.
     """
-    return _Opening(fs, description, boot, progress).run(distrust_index)
+    return _Opening(fs, description, boot, progress, scan).run(distrust_index)
 
 
 class _Opening:
-    def __init__(self, fs: FileSystem, description: StoreDescription, boot: str, progress: Progress | None) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        description: StoreDescription,
+        boot: str,
+        progress: Progress | None,
+        scan: FileScanner | None,
+    ) -> None:
         self._fs = fs
         self._store = description.store
         self._syncs = description.durability == "fsync"
         self._boot = boot
         self._progress = progress
+        self._scan = scan
         self._report = OpeningReport()
 
     def run(self, distrust: bool) -> Opened:
@@ -136,6 +145,7 @@ class _Opening:
             witness=witness,
             write=True,
             progress=self._progress,
+            scan=self._scan,
         )
         end = hop.run()
         damaged = end.is_damaged()

@@ -12,6 +12,7 @@ from typing import Any
 from turnkeeper.storage import lock, store
 from turnkeeper.storage.exact_json import encode_event
 from turnkeeper.storage.filesystem import FileSystem
+from turnkeeper.storage.hopping import FileScanner
 from turnkeeper.storage.journal import Journal
 from turnkeeper.storage.reading import open_reader
 from turnkeeper.storage.requests import Append, Appended, Grant, Granted, Request, Result
@@ -53,10 +54,18 @@ class StoreInTest:
         fs: FileSystem | None = None,
         distrust: bool = False,
         clock: Callable[[], int] | None = None,
+        scan: FileScanner | None = None,
     ) -> Journal:
         """Open the journal."""
         self.journal = Journal.open(
-            str(self.path), boot=boot, is_gone=self._is_gone, holder={}, distrust_index=distrust, fs=fs, clock=clock
+            str(self.path),
+            boot=boot,
+            is_gone=self._is_gone,
+            holder={},
+            distrust_index=distrust,
+            fs=fs,
+            clock=clock,
+            scan=scan,
         )
         return self.journal
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -194,10 +194,9 @@ def test_scans_made_elsewhere_are_used(store: StoreInTest) -> None:
     expected = verify(str(store.path), deep=True)
     asked: list[ScanRequest] = []
 
-    def scan_all(requests: object) -> Iterator[FileScan | None]:
-        assert isinstance(requests, list)
+    def scan_all(requests: Sequence[ScanRequest]) -> Generator[FileScan | None, None, None]:
         asked.extend(requests)
-        return map(scan_file, requests)
+        yield from map(scan_file, requests)
 
     found = verify(str(store.path), scan=scan_all)
     assert [request.segment for request in asked] == list(range(1, expected.segments + 1))

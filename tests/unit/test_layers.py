@@ -28,6 +28,7 @@ OWN_PROCESSES = [
     "actors/writer.py",
     "actors/writer_keeper.py",
     "actors/peers.py",
+    "actors/scan_processes.py",
     "actors/*_main.py",
     "runtime/worker_main.py",
     "benchmarks/*",
