@@ -16,8 +16,9 @@ import errno
 import re
 import secrets
 from hashlib import blake2b
+from typing import Any
 
-from .errors import BlobMissing, Corrupt, Failed, StoreFull, TooLarge
+from .errors import BlobMissing, Corrupt, Failed, InvalidLine, StorageError, StoreFull, TooLarge
 from .filesystem import FileSystem, LocalFileSystem
 from .limits import BLOB_BYTES_MAX, RESERVE_BYTES
 from .store import BLOBS_DIRECTORY
@@ -94,6 +95,14 @@ def get(root: str, digest: str, stream: str = "") -> bytes:
     if content is None or digest_of(content) != digest:
         raise Corrupt(stream or f"blob {digest}", "its blob's bytes don't fit their digest", path)
     return content
+
+
+def fault_of_names(fs: FileSystem, stream: str, seq: int, named: Any) -> StorageError | None:
+    """Say why what is stored at `seq` can't name these blobs: they have to be there already. None if it can."""
+    if not isinstance(named, list | tuple) or not all(map(is_digest, named)):
+        return InvalidLine(stream, seq, "what it names as its blobs are no digests")
+    missing = (digest for digest in named if not fs.exists(blob_path(digest)))
+    return next((BlobMissing(stream, digest) for digest in missing), None)
 
 
 def _is_kept(fs: LocalFileSystem, digest: str) -> bool:

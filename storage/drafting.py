@@ -11,9 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
-from .blobs import is_digest
 from .errors import (
-    BlobMissing,
     Conflict,
     Corrupt,
     Exists,
@@ -52,7 +50,9 @@ class Stored(Protocol):
 
     def stored_key(self, stream: str, key: str) -> int | None: ...
     def stream_named(self, key: str) -> str | None: ...
-    def has_blob(self, digest: str) -> bool: ...
+    def blobs_fault(self, stream: str, seq: int, named: Any) -> StorageError | None:
+        """Say why blobs can't be named."""
+        ...
 
 
 class DraftRun:
@@ -268,7 +268,7 @@ class Draft:
             patch_bytes = len(encode_patch(patch))
             if patch_bytes > PATCH_BYTES_MAX:
                 return TooLarge(f"the header or patch of {request.stream}", patch_bytes, PATCH_BYTES_MAX)
-            fault = self._blobs_fault(request.stream, seq, patch.get("blobs", ()))
+            fault = self._stored.blobs_fault(request.stream, seq, patch["blobs"]) if "blobs" in patch else None
             if fault is not None:
                 return fault
         self._check_room(len(lines), patch_bytes, run)
@@ -288,15 +288,6 @@ class Draft:
             if request.key is not None:
                 run.keys[key_digest(request.key)] = seq
         return Waiting(request.first, run, run.events)
-
-    def _blobs_fault(self, stream: str, seq: int, blobs: Any) -> StorageError | None:
-        """Say why a run can't name these blobs: what the journal names has to be there already."""
-        if not isinstance(blobs, list | tuple) or not all(map(is_digest, blobs)):
-            return InvalidLine(stream, seq, "what it names as its blobs are no digests")
-        for digest in blobs:
-            if not self._stored.has_blob(digest):
-                return BlobMissing(stream, digest)
-        return None
 
     def _check_room(self, size: int, patch_bytes: int, run: DraftRun | None) -> None:
         if not self.runs:

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from ..blobs import fault_of_names
 from ..errors import (
     Conflict,
     Exists,
@@ -24,6 +25,7 @@ from ..errors import (
     StoreFull,
     TooLarge,
 )
+from ..filesystem import FileSystem
 from ..limits import BATCH_BYTES_MAX, ID_PATTERN, LINE_BYTES_MAX, PATCH_BYTES_MAX
 from ..requests import PATCHES_BY_ANYONE, Append, Appended, Grant, Granted, Patch, Request, Result, Summary
 from .streams import Stream, find, find_named, get, key_bytes
@@ -38,12 +40,14 @@ class Answering:
     def __init__(
         self,
         database: sqlite3.Connection,
+        fs: FileSystem,
         is_gone: Callable[[Mapping[str, Any]], bool],
         now: int,
         next_position: int,
         full: StoreFull | None,
     ) -> None:
         self._database = database
+        self._fs = fs
         self._is_gone = is_gone
         self._now = now
         self._full = full
@@ -188,10 +192,16 @@ class Answering:
     # -- the rows
 
     def _write(self, stream: Stream, epoch: int, patch: Mapping[str, Any], lines: list[bytes] | None = None) -> None:
-        """Write a stream's new state and lines. Raises TooLarge for a large patch, StoreFull."""
+        """Write a stream's new state and lines. Raises TooLarge for a large patch, BlobMissing, StoreFull.
+
+        What it names as its blobs has to be there already.
+        """
         size = len(orjson.dumps(dict(patch)))
         if size > PATCH_BYTES_MAX:
             raise TooLarge(f"the header or patch of {stream.id}", size, PATCH_BYTES_MAX)
+        fault = fault_of_names(self._fs, stream.id, stream.head, patch["blobs"]) if "blobs" in patch else None
+        if fault is not None:
+            raise fault
         if self._full is not None:
             raise self._full
         self.has_written = True
@@ -207,6 +217,9 @@ class Answering:
         summary_json = stream.summary_json
         if patch:
             summary_json = orjson.dumps(_patched(stream.summary, patch)).decode()
+        if "blobs" in patch:
+            named = [(bytes.fromhex(digest), stream.id, stream.head) for digest in patch["blobs"]]
+            self._database.executemany("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?)", named)
         if patch.get("key") is not None:
             self._database.execute("REPLACE INTO names VALUES (?, ?)", (key_bytes(patch["key"]), stream.id))
         row = (stream.id, stream.head + len(lines or ()), epoch, position, active, summary_json)

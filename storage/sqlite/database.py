@@ -5,6 +5,7 @@
     events     position -> stream, seq, epoch of who stored it, line without its newline
     keys       (stream, key) -> seq of the line that was stored under it
     names      a host's key -> id
+    blobs      (digest, stream, seq) of what names a blob
 
 A commit is synced in the write-ahead log (FULL), and moved into the database between commits. Opening to write moves
 all of it first: what a dead writer wrote and never synced is written again by that, and synced, before anybody builds
@@ -43,6 +44,7 @@ CREATE TABLE events (
 CREATE UNIQUE INDEX numbers ON events (stream, seq);
 CREATE TABLE keys (stream TEXT, key BLOB, seq INTEGER NOT NULL, PRIMARY KEY (stream, key)) WITHOUT ROWID;
 CREATE TABLE names (key BLOB PRIMARY KEY, id TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE blobs (digest BLOB, stream TEXT, seq INTEGER, PRIMARY KEY (digest, stream, seq)) WITHOUT ROWID;
 INSERT INTO store VALUES ('', 0, 1);
 PRAGMA user_version = {VERSION};
 COMMIT;

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..collecting import BlobCollection
 from ..errors import Failed, StoreFull
 from ..filesystem import FileSystem, LocalFileSystem, write_whole_file
 from ..limits import MIB, RESERVE_BATCHES, RESERVE_BYTES
@@ -46,8 +47,10 @@ class SqliteStore:
         self._pid = os.getpid()
         self._failed = False
         self._log_bytes = 0
+        self._blobs = BlobCollection(fs, self._is_blob_named)
         self.report = OpeningReport()
         (self.next_position,) = database.execute("SELECT next_position FROM store").fetchone()
+        self._blobs.look_if_due()
 
     @classmethod
     def open(
@@ -103,7 +106,7 @@ class SqliteStore:
 
     def _transact(self, requests: Sequence[Request], full: StoreFull | None) -> list[Result]:
         database = self._database
-        answering = Answering(database, self._is_gone, self._clock(), self.next_position, full)
+        answering = Answering(database, self._fs, self._is_gone, self._clock(), self.next_position, full)
         database.execute("BEGIN IMMEDIATE")
         try:
             results = [answering.answer(request) for request in requests]
@@ -126,19 +129,26 @@ class SqliteStore:
         return StoreFull(free, reserve) if free < reserve else None
 
     def between_commits(self) -> None:
-        """Move what is in the write-ahead log into the database, if that is much. Call it when the answers are out.
+        """Move what is in the write-ahead log into the database, if that is much; at times remove unnamed blobs.
 
-        A full disk is no error here: the next commit answers StoreFull. Raises Failed.
+        Call it when the answers are out. A full disk is no error here: the next commit answers StoreFull. Raises
+        Failed.
         """
-        if self._failed or self._log_bytes < CHECKPOINT_BYTES:
+        if self._failed:
             return
         try:
-            self._database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            self._log_bytes = 0
+            if self._log_bytes >= CHECKPOINT_BYTES:
+                self._database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                self._log_bytes = 0
+            self._blobs.look_if_due()
         except sqlite3.Error as error:
             if primary_code(error) != sqlite3.SQLITE_FULL:
                 self._failed = True
                 raise Failed(f"{DATABASE_FILE} could not be written: {error}") from error
+
+    def _is_blob_named(self, digest: str) -> bool:
+        named = self._database.execute("SELECT 1 FROM blobs WHERE digest = ? LIMIT 1", (bytes.fromhex(digest),))
+        return named.fetchone() is not None
 
     # -- looking
 
