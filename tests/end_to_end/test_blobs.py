@@ -366,6 +366,25 @@ async def test_a_page_that_is_too_large_says_so(runtime: Runtime, monkeypatch: p
         assert data_of([await anext(following), await anext(following)]) == [{"text": LARGE}] * 2
 
 
+@pytest.mark.anyio
+async def test_a_store_in_sqlite_keeps_blobs_and_large_events_as_well(store: Path) -> None:
+    """The same files beside its database: put, named, spilled, written again, and read whole."""
+    async with open_runtime(f"sqlite:{store}") as runtime:
+        ref = await runtime.put_blob(PICTURE, media_type="image/png")
+        async with await runtime.create_session(key="k") as session:
+            await session.append("my/type", {"picture": ref})
+            await session.append("my/type", {"text": LARGE})
+            shutil.rmtree(store / "blobs")
+            await session.flush()
+        assert data_of(await runtime.read("k")) == [{"picture": ref}, {"text": LARGE}]
+    assert not (store / "journal").exists()
+    for name in blob_files(store):
+        grow_old(store / blob_path(name))
+    async with open_runtime(store) as runtime:
+        assert await runtime.get_blob(ref) == PICTURE
+        assert data_of(await runtime.read("k", last=1)) == [{"text": LARGE}]
+
+
 # -- Death, and no loop
 
 
