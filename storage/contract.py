@@ -467,8 +467,9 @@ class BackendContract:
         """Reads start behind it, bounds inside it give what survives, and a smaller mark changes nothing."""
         backend = store.open()
         appended(backend, creation("a", events("a", 0, 10)))
-        appended(backend, Append("a", 1, 10, b"", {"deleted_to": 6}))
-        appended(backend, Append("a", 1, 10, b"", {"deleted_to": 2}))
+        marks = (6, 4, 2)
+        backend.commit([Append("a", 1, 10, b"", {"deleted_to": mark}) for mark in marks[:2]])
+        appended(backend, Append("a", 1, 10, b"", {"deleted_to": marks[2]}))
         for again in reopened(store):
             assert [seq for _, seq in places(store, "a")] == [6, 7, 8, 9]
             assert [seq for _, seq in places(store, "a", start=1, stop=8)] == [6, 7]

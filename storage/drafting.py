@@ -83,6 +83,8 @@ class DraftRun:
                 merged["keys"] = {**merged.get("keys", {}), **value}
             elif name == "blobs":
                 merged["blobs"] = list(dict.fromkeys([*merged.get("blobs", ()), *value]))
+            elif name == "deleted_to":
+                merged[name] = max(value or 0, merged.get(name) or 0)
             else:
                 merged[name] = value
         self.patch = merged
@@ -240,13 +242,14 @@ class Draft:
             return InvalidFork(parent, seq, "there is no such stream")
         head = run.head if run is not None else stored.head if stored is not None else 0
         summary = dict(self._stored.summary(parent)) if stored is not None else {}
+        deleted_to = summary.get("deleted_to") or 0
         summary.update((run.patch or {}) if run is not None else {})
         open_turn = summary.get("open_turn")
         if summary.get("deleted"):
             return InvalidFork(parent, seq, "it is deleted")
         if seq > head:
             return InvalidFork(parent, seq, f"it has {head} events")
-        if 0 < seq <= (summary.get("deleted_to") or 0):
+        if 0 < seq <= max(deleted_to, summary.get("deleted_to") or 0):
             return InvalidFork(parent, seq, "those events are deleted")
         if open_turn is not None and seq > open_turn:
             return InvalidFork(parent, seq, f"it lies in the turn that event {open_turn} began, which is open")
