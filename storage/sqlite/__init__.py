@@ -2,6 +2,7 @@
 
     store.json       what the store is, with `"backend": "sqlite"`; carries the lock
     store.sqlite     the database, with its -wal and -shm beside it while somebody writes
+    blobs/           contents too large for a line, as beside a journal
     writer.json      who holds the lock, for people
 
 One row an event, one transaction a commit, heads and epochs checked inside it. It shares the interface, the requests

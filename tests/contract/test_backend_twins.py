@@ -1,0 +1,225 @@
+"""Contract B20: two backends that are given the same random program answer alike, over reopenings and deaths."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from turnkeeper.storage.backend import Backend, BackendReader
+from turnkeeper.storage.contract import creation, event, fork, owner
+from turnkeeper.storage.errors import InvalidFork, InvalidLine, NotFound, StorageError, StoreFull
+from turnkeeper.storage.requests import Append, Appended, Grant, Patch, Request, Result
+
+from .backends import BACKENDS, DirectoryStore
+
+IDS = ("aa", "ab", "b")
+NAMES = (*IDS, "a", "key 1", "key 2", "z", "")
+TOKENS = ("s", "t")
+
+_words = st.sampled_from(["x", "y"])
+_summaries = st.one_of(
+    st.none(),
+    st.fixed_dictionaries({"title": _words}),
+    st.fixed_dictionaries({"open_turn": st.one_of(st.none(), st.integers(0, 6))}),
+    st.fixed_dictionaries({"deleted_to": st.integers(0, 6)}),
+    st.fixed_dictionaries({"owner": st.none()}),
+)
+_patches = st.one_of(
+    st.fixed_dictionaries({"title": st.one_of(st.none(), _words), "labels": st.dictionaries(_words, _words)}),
+    st.fixed_dictionaries({"deleted": st.one_of(st.none(), st.integers(1, 9))}),
+    st.just({"open_turn": None}),
+)
+
+
+def _append(known: Known, id: str, draw: st.DrawFn) -> Request:
+    """Draw an append whose number may lie behind or beyond the head, and whose epoch may be old."""
+    first = max(0, known.head(id) - draw(st.integers(-1, 3)))
+    lines = b"".join(event(id, first + place, draw(_words)) for place in range(draw(st.integers(0, 3))))
+    epoch = max(1, known.epoch(id) - draw(st.sampled_from([0, 0, 0, 1])))
+    key = draw(st.sampled_from([None, None, None, "k", "l"]))
+    return Append(id, epoch, first, lines, draw(_summaries), key)
+
+
+def _creation(known: Known, id: str, draw: st.DrawFn) -> Request:
+    key = draw(st.sampled_from([{}, {"key": "key 1"}, {"key": "key 2"}]))
+    lines = b"".join(event(id, seq, draw(_words)) for seq in range(draw(st.integers(0, 3))))
+    return creation(id, lines, cwd=draw(_words), **key)
+
+
+def _fork(known: Known, id: str, draw: st.DrawFn) -> Request:
+    parent = draw(st.sampled_from(IDS))
+    seq = max(-1, known.head(parent) - draw(st.integers(-1, 3)))
+    return fork(id, parent, seq, event(id, seq) if draw(st.booleans()) and seq >= 0 else b"")
+
+
+def _grant(known: Known, id: str, draw: st.DrawFn) -> Request:
+    return Grant(id, owner(draw(st.sampled_from(TOKENS))), draw(st.booleans()))
+
+
+def _patch(known: Known, id: str, draw: st.DrawFn) -> Request:
+    return Patch(id, draw(_patches))
+
+
+_KINDS: list[Callable[[Known, str, st.DrawFn], Request]] = [_append, _append, _append, _creation, _fork, _grant, _patch]
+
+
+class Known:
+    """What is stored before a commit, to draw requests that come near it."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def head(self, id: str) -> int:
+        """Give a stream's head; 0 for one that isn't there."""
+        return self._field(id, "head", 0)
+
+    def epoch(self, id: str) -> int:
+        """Give a stream's epoch; 1 for one that isn't there."""
+        return self._field(id, "epoch", 1)
+
+    def _field(self, id: str, name: str, default: int) -> int:
+        try:
+            value: int = getattr(self._backend.row(id), name)
+        except NotFound:
+            return default
+        return value
+
+
+@st.composite
+def _requests(draw: st.DrawFn, known: Known) -> list[Request]:
+    """Draw what one commit is given. A backend may group a commit's events by stream, so they are drawn so."""
+    kinds = draw(st.lists(st.sampled_from(_KINDS), min_size=1, max_size=5))
+    drawn = [kind(known, draw(st.sampled_from(IDS)), draw) for kind in kinds]
+    return sorted(drawn, key=lambda request: request.stream)
+
+
+def comparable(request: Request, answer: Result) -> Any:
+    """Give what has to be the same of an answer: all but wording, and figures that nothing depends on."""
+    if isinstance(answer, InvalidFork | InvalidLine):
+        return type(answer), answer.args[:2]
+    if isinstance(answer, StoreFull):
+        return StoreFull
+    if isinstance(answer, StorageError):
+        return type(answer), answer.args
+    if isinstance(answer, Appended) and isinstance(request, Append | Patch):
+        has_lines = isinstance(request, Append) and request.lines
+        has_key = isinstance(request, Append) and request.key is not None
+        return answer.first, None if has_key else answer.head, answer.position if has_lines else None
+    return answer
+
+
+def observed(reader: BackendReader) -> dict[str, Any]:
+    """Look at everything that a reader can see."""
+    rows = reader.rows(100, include_deleted=True)
+    bounds: list[dict[str, int]] = [{}, {"start": 2}, {"stop": 3}, {"start": 1, "limit": 2}]
+    return {
+        "rows": rows,
+        "listed": [row.id for row in reader.rows(100)],
+        "titled": [row.id for row in reader.rows(2, title="x")],
+        "labelled": [row.id for row in reader.rows(100, label=("x", "y"))],
+        "after": [row.id for row in reader.rows(100, (rows[0].position, rows[0].id))] if rows else [],
+        "pages": {(id, number): _tried(reader.read, id, **bound) for id in IDS for number, bound in enumerate(bounds)},
+        "last": {id: _tried(reader.read_last, id, 2) for id in IDS},
+        "named": {name: _tried(reader.row, name) for name in NAMES},
+        "scan": reader.scan(0, 1 << 20),
+        "next": reader.next_position(),
+    }
+
+
+def _tried(function: Callable[..., Any], *arguments: Any, **bounds: int) -> Any:
+    try:
+        return function(*arguments, **bounds)
+    except StorageError as error:
+        return type(error), error.args
+
+
+class Twins(RuleBasedStateMachine):
+    """Drives the backends side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        place = "/dev/shm" if Path("/dev/shm").is_dir() else None
+        self.directory = Path(tempfile.mkdtemp(dir=place, prefix="turnkeeper-test-"))
+        self.stores: list[DirectoryStore] = []
+        self.backends: list[Backend] = []
+
+    @initialize()
+    def make(self) -> None:
+        """Begin with empty stores."""
+        self.stores = [DirectoryStore(self.directory / name, name) for name in BACKENDS]
+        self.backends = [store.open() for store in self.stores]
+
+    def teardown(self) -> None:
+        """Let go of everything."""
+        for store in self.stores:
+            store.end()
+        shutil.rmtree(self.directory)
+
+    @rule(data=st.data())
+    def commit(self, data: st.DataObject) -> None:
+        """Commit the same requests to each."""
+        requests = data.draw(_requests(Known(self.backends[0])))
+        if self.stores[0].is_full:
+            del requests[1:]  # what is refused because another was, is for each backend's batches to say
+        answers = []
+        for store, backend in zip(self.stores, self.backends, strict=True):
+            store.now += 1
+            answers.append([comparable(*pair) for pair in zip(requests, backend.commit(requests), strict=True)])
+            backend.between_commits()
+        for one, other in pairwise(answers):
+            assert one == other, requests
+
+    @rule(token=st.sampled_from([*TOKENS, *IDS]))
+    def live_or_die(self, token: str) -> None:
+        """Let an owner die, or live again."""
+        for store in self.stores:
+            store.alive ^= {token}
+
+    @rule()
+    def fill_or_free(self) -> None:
+        """Take the disk's space, or give it back."""
+        for store in self.stores:
+            store.is_full = not store.is_full
+
+    @rule(orderly=st.booleans())
+    def reopen(self, orderly: bool) -> None:
+        """Open each again, closed in order or as its writer's death leaves it."""
+        for store in self.stores:
+            (store.close if orderly else store.die)()
+            with closing(store.reader()) as reader:
+                observed(reader)
+        self.backends = [store.open() for store in self.stores]
+
+    @invariant()
+    def readers_see_the_same(self) -> None:
+        """Everything that can be read is equal, and nothing is missing."""
+        views = []
+        for store, backend in zip(self.stores, self.backends, strict=True):
+            with closing(store.reader()) as reader:
+                views.append(observed(reader))
+            assert backend.next_position == views[-1]["next"]
+            assert all(_tried(backend.row, id) == views[-1]["named"][id] for id in IDS)
+        for one, other in pairwise(views):
+            assert one == other
+
+
+def test_backends_answer_alike() -> None:
+    """Some programs in every run."""
+    run_state_machine_as_test(Twins, settings=settings(max_examples=40, stateful_step_count=25, deadline=None))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_backends_answer_alike_for_long() -> None:
+    """Many and long programs."""
+    run_state_machine_as_test(Twins, settings=settings(max_examples=2_000, stateful_step_count=60, deadline=None))
