@@ -61,6 +61,10 @@ class Blobs:
             self._keep(digest, content)
         return line, named
 
+    async def named_by(self, line: bytes) -> list[str]:
+        """Give the blobs that a stored event's line names and that are there: a copy of the event names them, too."""
+        return await run_sync(_named_by, self._root, line) if BLOB_MARK in line else []
+
     async def restore(self, digest: str) -> bool:
         """Put a blob again whose content is still at hand, and say whether it is. Raises StoreFull, Failed."""
         content = self._kept.get(digest)
@@ -122,6 +126,19 @@ def _place(root: str, line: bytes, type: str, stream: str) -> tuple[bytes, list[
     digest = blobs.put(root, content)
     stub = encode_data(type, stub_for(digest, len(content), type, data))
     return line[:begin] + stub + b"}\n", [*named, digest], {digest: content}
+
+
+def _named_by(root: str, line: bytes) -> list[str]:
+    """Give the blobs of a line, those that its spilled data refers to with them."""
+    try:
+        data = decode_event(line)["data"]
+        stub = blob_of_stub(data)
+        named = blobs_named_in(data)
+        if stub is not None:
+            named = [stub[0], *blobs_named_in(decode_event(blobs.get(root, stub[0])))]
+    except (BlobMissing, Corrupt, ValueError, KeyError, TypeError, AttributeError):
+        return []
+    return [digest for digest in named if blobs.renew(root, digest)][:BLOBS_A_PATCH_MAX]
 
 
 def _complete(root: str, events: list[Event]) -> list[Gap]:

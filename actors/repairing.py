@@ -108,6 +108,9 @@ class _Copying:
         """Add one event, unless the copy has it already; what it changes of the turn is part of the summary."""
         patch = self._fold(stored, seq)
         if seq >= self._stored:
+            blobs = await self._client.blobs.named_by(stored.line)
+            if blobs:
+                patch = {**(patch or {}), "blobs": blobs}
             await self._add(renumbered(stored, self._stream.id, seq), patch)
         elif seq == self._stored - 1:
             await self._client.reads.call(partial(_check_copy, copy=self._stream.id, seq=seq, expected=stored))

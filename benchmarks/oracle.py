@@ -2,9 +2,10 @@
 
 What was acknowledged stands in *notes*: files outside the store, each one agent's own and synced, a line after each
 acknowledgement. What is stored is read from the journal's files as anybody may read them, a line of JSON each, those
-with a `stream` being events; or it is handed over as the product read it back. One function states what must hold:
-every noted event is there, under its number and with its content; no event is there twice; no number is missing; the
-numbers of a session stand in order; every turn that began has ended.
+with a `stream` being events (a large one's data lies in a file that its line names); or it is handed over as the
+product read it back. One function states what must hold: every noted event is there, under its number and with its
+content; no event is there twice; no number is missing; the numbers of a session stand in order; every turn that began
+has ended.
 
 It is as strict as a reader of lines: a line that isn't whole JSON is unreadable, whatever might be rescued from it.
 """
@@ -125,11 +126,26 @@ def read_journal(store: Path) -> Found:
     found = Found()
     for path in sorted((store / "journal").glob("*.jsonl")):
         for record in _records(path, found):
-            if "stream" in record:
-                found.sessions[record["stream"]].append(
-                    stored_event(record["seq"], record["type"], record["data"]),
-                )
+            if "stream" not in record:
+                continue
+            try:
+                data = _whole(store, record["data"])
+            except (OSError, ValueError):
+                found.unreadable += 1
+            else:
+                found.sessions[record["stream"]].append(stored_event(record["seq"], record["type"], data))
     return found
+
+
+def _whole(store: Path, data: Any) -> Any:
+    """Give an event's data: what stands in its line, or in the file that stands there instead."""
+    name = data.get("$blob")
+    if not isinstance(name, str):
+        return data
+    content = (store / "blobs" / name[:2] / name).read_bytes()
+    if hashlib.blake2b(content, digest_size=32).hexdigest() != name:
+        raise ValueError(name)
+    return json.loads(content)
 
 
 def read_plain(directory: Path) -> Found:

@@ -385,6 +385,34 @@ async def test_a_store_in_sqlite_keeps_blobs_and_large_events_as_well(store: Pat
         assert data_of(await runtime.read("k", last=1)) == [{"text": LARGE}]
 
 
+@pytest.mark.anyio
+async def test_a_repaired_copy_names_the_blobs_of_what_it_copied(store: Path) -> None:
+    """Those of references, of spilled data, and of references in that; a missing one is missing in the copy as well."""
+    async with open_runtime(store) as runtime, await runtime.create_session(key="k") as session:
+        ref, inner = [await runtime.put_blob(content, media_type="a/b") for content in (b"outer", b"inner")]
+        for data in ({"ref": ref}, {"text": LARGE, "ref": inner}, {"text": LARGE + "!"}, {"lost": "lost"}, {"n": 4}):
+            await session.append("my/type", data)
+            await session.flush()
+    segment = store / "journal" / "00000001.jsonl"
+    segment.write_bytes(segment.read_bytes().replace(b'{"lost":"lost"}', b'{"lost":"LOST"}'))
+    spilled, gone = (each["data"]["$blob"] for each in stored_lines(store)[1:3])
+    (store / blob_path(gone)).unlink()
+    async with open_runtime(store) as runtime:
+        repaired = await runtime.repair_session("k")
+        assert repaired.copy is not None
+        page = await runtime.read(repaired.copy)
+        assert data_of(page)[1:] == [{"ref": ref}, {"text": LARGE, "ref": inner}, {"n": 4}]
+        assert [gap.first for gap in page.missing] == [3]
+    runs = [
+        run
+        for line in segment.read_bytes().splitlines()
+        if line.startswith(b'{"$batch":')
+        for run in json.loads(line)["streams"]
+    ]
+    named = [digest for run in runs if run[0] == repaired.copy and len(run) > 6 for digest in run[6].get("blobs", [])]
+    assert sorted(named) == sorted([ref["blob"], inner["blob"], spilled])
+
+
 # -- Death, and no loop
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -129,3 +130,19 @@ def test_the_oracle_shares_no_code_with_the_product() -> None:
     imported = [node.module or "." for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     imported += [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
     assert not [name for name in imported if name.startswith((".", "turnkeeper"))]
+
+
+def test_data_that_lies_in_a_file_of_its_own_is_read_from_there(tmp_path: Path) -> None:
+    """A large event counts as it was appended; without its file, or with another content in it, it is unreadable."""
+    content = b'{"text": "large"}'
+    name = hashlib.blake2b(content, digest_size=32).hexdigest()
+    (tmp_path / "journal").mkdir()
+    record = {"stream": "a", "seq": 0, "time": 1, "type": "note", "data": {"$blob": name, "bytes": len(content)}}
+    (tmp_path / "journal" / "00000001.jsonl").write_text(json.dumps(record) + "\n")
+    assert read_journal(tmp_path).unreadable == 1
+    blob = tmp_path / "blobs" / name[:2] / name
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(content)
+    assert read_journal(tmp_path).sessions == {"a": [stored_event(0, "note", {"text": "large"})]}
+    blob.write_bytes(b'{"text": "other"}')
+    assert read_journal(tmp_path).unreadable == 1
