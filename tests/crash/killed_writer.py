@@ -208,10 +208,14 @@ class KilledWriter:
         if self._child is not None:
             select.select([self._child], [], [], SECONDS_MAX)
         self._let_go()
-        self._process.kill()
-        self._process.wait()
-        self._commands.close()
         self._said.close()
+        self._commands.close()  # it ends by itself then, and a wrapper with it
+        try:
+            self._process.wait(SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise
 
 
 @contextlib.contextmanager
