@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +15,18 @@ pytest.register_assert_rewrite("turnkeeper.storage.contract")
 from turnkeeper.storage.contract import BackendContract  # noqa: E402 - its assertions are to be rewritten
 
 from .backends import BACKENDS, DirectoryStore, new_store  # noqa: E402 - as above
+
+
+def test_the_suite_is_loaded_without_what_runs_it() -> None:
+    """It lies in the package, whose users needn't have pytest; and it loads no backend."""
+    unwanted = {"pytest", "hypothesis", "lmdb", "sqlite3"}
+    code = f"import turnkeeper.storage.contract, sys; print(*{unwanted} & set(sys.modules))"
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root / ".import")}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], env=environment, check=True, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == ""
 
 
 @pytest.mark.parametrize("store", BACKENDS, indirect=True)
