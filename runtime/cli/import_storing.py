@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import anyio.lowlevel
 
-from turnkeeper.actors.errors import Corrupt, InvalidValue, NotFound, SessionBusy, TooLarge, TurnOpen
+from turnkeeper.actors.errors import BlobMissing, Corrupt, InvalidValue, NotFound, SessionBusy, TooLarge, TurnOpen
 from turnkeeper.actors.folding import TOOL_FINISHED, TURN_END, TURN_START
 from turnkeeper.actors.importing import ImportedEvent, ImportedSession, ImportReport, SessionHeader
 from turnkeeper.actors.importing.prints import fingerprint
@@ -120,7 +120,7 @@ class ImportedSessions:
             return
         try:
             await session.append(new.type, {**new.data, IMPORT_KEY: new.key}, time=event.time_ms)
-        except (InvalidValue, TooLarge, TurnOpen) as error:
+        except (BlobMissing, InvalidValue, TooLarge, TurnOpen) as error:
             self._report.add_problem(imported.path, event.line, f"left out: {error.message()}")
         else:
             self._report.events += 1

@@ -8,7 +8,7 @@ from functools import partial
 
 import click
 
-from turnkeeper.actors.errors import InvalidValue, TooLarge, TurnkeeperError, TurnOpen
+from turnkeeper.actors.errors import BlobMissing, InvalidValue, TooLarge, TurnkeeperError, TurnOpen
 from turnkeeper.actors.runtime import open_runtime
 from turnkeeper.actors.session import Session
 from turnkeeper.storage.store import describe
@@ -90,7 +90,7 @@ async def _append_line(session: Session, line: bytes) -> str:
         return str(error)
     except InvalidValue as error:
         return f"{error.type} at {error.path}: {error.why}"
-    except (TooLarge, TurnOpen) as error:
+    except (BlobMissing, TooLarge, TurnOpen) as error:
         return error.message()
     return ""
 

@@ -123,7 +123,11 @@ def test_append_takes_a_file_and_many_lines(cli: CommandLine, tmp_path: Path) ->
         ('{"type": "a/b", "data": {"x": 1, "x": 2}}', "the member 'x' stands twice"),
         ('{"type": "a/b", "data": {"x": ' + "[" * 600 + "]" * 600 + "}}", "nested over 512 levels deep"),
         ('{"type": "a/b", "data": {"x": ' + "[" * 90_000 + "]" * 90_000 + "}}", "nested too deeply"),
-        ('{"type": "a/b", "data": {"x": "' + "y" * 1024**2 + '"}}', "over the limit of 1,048,576"),
+        ('{"type": "' + "y" * 1024**2 + '", "data": {}}', "over the limit of 1,048,576"),
+        (
+            '{"type": "a/b", "data": {"x": {"blob": "' + "0" * 64 + '", "bytes": 1, "media_type": "a/b"}}}',
+            "isn't in this store; put it again",
+        ),
         ("x" * (8 * 1024**2 + 1), "over 8,388,608 bytes long"),
     ],
     ids=lambda value: value[:45],

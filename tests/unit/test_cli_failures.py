@@ -22,6 +22,7 @@ OWNER = {"boot": "b", "pid": 7, "start": 1, "host": "here"}
         (errors.NotFound("x"), "not_found", 3),
         (errors.Ambiguous("x", ["xa", "xb"]), "ambiguous", 3),
         (errors.StoreMissing("/p", "there is no store here; check the path"), "store_missing", 3),
+        (errors.BlobMissing("x", "0" * 64), "blob_missing", 3),
         (errors.SessionBusy("x", OWNER), "busy", 4),
         (errors.AlreadyServed("/p", 7), "busy", 4),
         (errors.Corrupt("x", "torn", "00000001.jsonl", 5, [(1, 2)]), "damaged", 5),
