@@ -27,6 +27,7 @@ from turnkeeper.storage.contract import (
 )
 from turnkeeper.storage.errors import Corrupt, Failed, NewerFormat, StoreFull, StoreRefused
 from turnkeeper.storage.requests import Append
+from turnkeeper.storage.sqlite import database
 from turnkeeper.storage.sqlite.reading import SqliteReader
 from turnkeeper.storage.sqlite.writing import CHECKPOINT_BYTES, SqliteStore
 
@@ -150,6 +151,42 @@ def test_a_dead_writers_commits_are_read_before_anybody_serves(store: DirectoryS
     assert content(store, "a") == events("a", 0, 3)
     with closing(sqlite3.connect(f"file:{store.path}/store.sqlite?immutable=1", uri=True)) as database:
         assert database.execute("SELECT count(*) FROM events").fetchone() == (3,)
+
+
+def test_a_log_that_was_cut_anywhere_has_whole_commits(store: DirectoryStore, tmp_path: Path) -> None:
+    """However far a dying machine came with it: each commit is there whole or not at all, and none before another."""
+    backend = store.open()
+    for first in range(0, 40, 4):
+        append = Append("a", 1, first, events("a", first, 4), create=not first)
+        backend.commit([append, creation(f"s-{first}", event(f"s-{first}", 0))])
+    log = (store.path / "store.sqlite-wal").read_bytes()
+    found = []
+    for length in (*range(0, len(log), len(log) // 40), len(log)):
+        with new_store(tmp_path / f"cut-{length}", "sqlite") as cut:
+            for name in ("store.json", "store.sqlite"):
+                shutil.copy(store.path / name, cut.path / name)
+            (cut.path / "store.sqlite-wal").write_bytes(log[:length])
+            commits = cut.open().statistics()["batches"]
+            found.append(commits)
+            assert {id for id in listed(cut) if id != "a"} == {f"s-{4 * commit}" for commit in range(commits)}
+            if commits:
+                assert content(cut, "a") == events("a", 0, 4 * commits)
+    assert found == sorted(found)
+    assert set(found) == set(range(11))
+
+
+def test_a_reader_that_stands_still_is_waited_for_but_not_for_ever(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An opening must move the whole log, which a reader inside a look can hold up; then it fails and says why."""
+    appended(store.open(), creation("a", event("a", 0)))
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)
+    with closing(sqlite3.connect(store.path / "store.sqlite", isolation_level=None)) as standing:
+        standing.execute("BEGIN").execute("SELECT count(*) FROM events").fetchone()
+        store.close()
+        assert "reading" in str(raised(Failed, store.open))
+        standing.execute("COMMIT")
+        assert appended(store.open(), Append("a", 1, 1, event("a", 1))).head == 2
 
 
 def test_a_view_of_what_nobody_serves_follows_when_somebody_did(store: DirectoryStore) -> None:
