@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -183,6 +184,29 @@ def test_a_failing_disk_leaves_no_half_blob(
     files = [each for each in (store.path / "blobs").rglob("*") if each.is_file()]
     assert [each.read_bytes() for each in files] == [PICTURE] * (operation == "sync_directory")
     assert blobs.get(str(store.path), put(store)) == PICTURE
+
+
+def test_a_put_returns_when_content_and_name_are_synced(store: StoreInTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The content before it has its name, then every directory on the way; the latter also for one that was there."""
+    done: list[str] = []
+
+    def recorded(name: str) -> Callable[..., object]:
+        real = getattr(LocalFileSystem, name)
+
+        def record(self: LocalFileSystem, *arguments: Any, **named: Any) -> object:
+            done.append(f"{name} {arguments[0]}" if name == "sync_directory" else name)
+            return real(self, *arguments, **named)
+
+        return record
+
+    for name in ("write", "sync", "replace", "sync_directory"):
+        monkeypatch.setattr(LocalFileSystem, name, recorded(name))
+    directories = [f"sync_directory {path}" for path in (f"blobs/{blobs.digest_of(PICTURE)[:2]}", "blobs", "")]
+    put(store)
+    assert done == ["write", "sync", "replace", *directories]
+    done.clear()
+    put(store)
+    assert done == directories
 
 
 def test_a_killed_put_leaves_no_name_without_content(store: StoreInTest, monkeypatch: pytest.MonkeyPatch) -> None:
