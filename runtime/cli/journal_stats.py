@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from turnkeeper.actors.folding import OPEN_TURN
+from turnkeeper.storage.sqlite import DATABASE_FILE
 from turnkeeper.storage.store import INDEX_DIRECTORY, JOURNAL_DIRECTORY, QUARANTINE_DIRECTORY, describe
 
 from .commands import command
@@ -25,16 +26,19 @@ def stats(invocation: Invocation) -> None:
     store = invocation.store
     with look_at(store) as view:
         view.warn_of_damage()
+        description = describe(store)
         figures: dict[str, Any] = {
-            "store": describe(store).store,
+            "store": description.store,
             "path": store,
             "served": view.is_served,
             **_counts(view),
         }
     figures["segments"] = len(_files(store, JOURNAL_DIRECTORY, ".jsonl"))
-    figures["bytes"] = {
-        name: occupied_bytes(store, name) for name in (JOURNAL_DIRECTORY, INDEX_DIRECTORY, QUARANTINE_DIRECTORY)
-    }
+    if description.backend == "journal":
+        directories = (JOURNAL_DIRECTORY, INDEX_DIRECTORY, QUARANTINE_DIRECTORY)
+        figures["bytes"] = {name: occupied_bytes(store, name) for name in directories}
+    else:
+        figures["bytes"] = {"database": _database_bytes(store)}
     state = os.statvfs(store)
     figures["bytes"]["free"] = state.f_bavail * state.f_frsize
     if invocation.is_json:
@@ -64,6 +68,11 @@ def _counts(view: StoreView) -> dict[str, int]:
 def occupied_bytes(store: str, directory: str) -> int:
     """Give the bytes of disk that one of the store's directories takes."""
     return sum(_occupied(path) for path in _files(store, directory))
+
+
+def _database_bytes(store: str) -> int:
+    """Give the bytes of disk that SQLite's files take."""
+    return sum(_occupied(f"{store}/{DATABASE_FILE}{end}") for end in ("", "-wal", "-shm"))
 
 
 def _files(store: str, directory: str, suffix: str = "") -> list[str]:

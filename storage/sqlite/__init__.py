@@ -12,3 +12,5 @@ What dies, and what it takes: the *process*: nothing that was answered. The *mac
 store of durability `os`, the last commits. A database whose bytes were changed is refused as a whole or fails where it
 is read: nothing here finds out what is missing, as the journal does.
 """
+
+DATABASE_FILE = "store.sqlite"

@@ -22,8 +22,8 @@ from urllib.parse import quote
 from ..errors import Corrupt, Failed, NewerFormat, StorageError, StoreRefused
 from ..filesystem import FileSystem
 from ..store import Durability
+from . import DATABASE_FILE
 
-DATABASE_FILE = "store.sqlite"
 VERSION = 1
 """The tables' form, as `PRAGMA user_version`; 0 is a database that was never finished."""
 

@@ -15,8 +15,8 @@ from ..errors import Failed
 from ..findings import Finding
 from ..limits import READ_CHUNK_BYTES
 from ..requests import Gap, Page, StoredEvent, StreamRow, Summary
-from . import streams
-from .database import DATABASE_FILE, named, open_to_read, stamp
+from . import DATABASE_FILE, streams
+from .database import named, open_to_read, stamp
 from .streams import Stream
 
 

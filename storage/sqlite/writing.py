@@ -20,9 +20,9 @@ from ..limits import MIB, RESERVE_BATCHES, RESERVE_BYTES
 from ..opening import OpeningReport
 from ..requests import Append, Request, Result, StreamRow
 from ..store import WRITER_FILE, describe
-from . import streams
+from . import DATABASE_FILE, streams
 from .answering import Answering
-from .database import DATABASE_FILE, named, open_to_write, primary_code
+from .database import named, open_to_write, primary_code
 
 CHECKPOINT_BYTES = 4 * MIB
 """So many bytes of lines stay in the write-ahead log before they are moved into the database, between two commits."""

@@ -104,6 +104,22 @@ def test_every_command_works_on_it(cli: CommandLine) -> None:
     assert followed == list(range(1, 22))
     stats = cli.succeed("journal", "stats", "--json").object
     assert (stats["sessions"], stats["events"]) == (1, 21)
+    assert stats["bytes"]["database"] > 0
+    wait_unserved(cli.store, SECONDS_MAX)
+
+
+def test_it_is_served_in_the_foreground_too(cli: CommandLine) -> None:
+    """`serve` makes it, and others attach to it."""
+    with cli.running("serve", "--json") as server:
+        assert server.stdout is not None
+        pids = json.loads(server.stdout.readline())["pids"]
+        assert describe(str(cli.store)).backend == "sqlite"
+        id = cli.new_session()
+        status = cli.succeed("status", "--json").object
+        assert status["pids"]["writer"] == pids["writer"]
+        assert (status["sessions"], status["position"]) == (1, 1)
+        (row,) = cli.succeed("session", "list", "--json").objects
+        assert row["id"] == id
     wait_unserved(cli.store, SECONDS_MAX)
 
 
