@@ -19,7 +19,7 @@ from turnkeeper.storage.errors import Failed, TooLarge
 from turnkeeper.storage.exact_json import decode_event, encode_data, encode_event
 from turnkeeper.storage.limits import LINE_BYTES_MAX, PATCH_BYTES_MAX
 
-from .blob_references import BLOB_MARK, EVENT_BYTES_MAX, SPILL_BYTES
+from .blob_references import EVENT_BYTES_MAX, is_plain
 from .errors import TurnOpen
 from .folding import (
     FOLDED,
@@ -115,7 +115,7 @@ class Session:
             time = time_ns() // 1_000_000
         if key is None and not self._queued and stream.takes_at_once:
             line = encode_event(self.id, stream.head, time, type, data, bytes_max=EVENT_BYTES_MAX)
-            if len(line) < SPILL_BYTES and BLOB_MARK not in line:
+            if is_plain(line):
                 return self._take_folded(line, type, data) if type in FOLDED else stream.add(line)
         else:
             stream.take_failure()
@@ -307,7 +307,7 @@ class Session:
 
     async def _placed(self, line: bytes, type: str) -> tuple[bytes, list[str]]:
         """Put into a blob what is too large for a line; give the line that is to be stored and the blobs it names."""
-        if len(line) < SPILL_BYTES and BLOB_MARK not in line:
+        if is_plain(line):
             return line, []
         placed, blobs = await self._client.blobs.place(line, type, self.id)
         reservation = self._stream.reservation

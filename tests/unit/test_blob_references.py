@@ -10,16 +10,18 @@ from hypothesis import strategies as st
 
 from turnkeeper.actors.blob_references import (
     BLOB_MARK,
+    SPILL_BYTES,
     as_content,
     blob_of_stub,
     blobs_named_in,
     check_media_type,
     digest_referred_to,
+    is_plain,
     reference_to,
     stub_for,
 )
 from turnkeeper.actors.folding import FOLDED, TurnState
-from turnkeeper.storage.exact_json import encode_data
+from turnkeeper.storage.exact_json import encode_data, encode_event
 
 DIGEST = "0123456789abcdef" * 4
 OTHER = "f" * 64
@@ -45,6 +47,7 @@ def test_a_reference_is_found_wherever_it_stands(value: Any, way: list[int]) -> 
     data = {"data": planted(value, reference_to(DIGEST, 5, "image/png"), way), "more": value}
     assert DIGEST in blobs_named_in(data)
     assert BLOB_MARK in encode_data("my/type", data)
+    assert not is_plain(encode_event("otter", 0, 1, "my/type", data))
 
 
 @given(text=st.text())
@@ -97,6 +100,20 @@ def test_a_stub_says_where_its_data_is() -> None:
     assert blob_of_stub(stub_for(DIGEST, 300_000, "my/type", {"x": 1})) == (DIGEST, 300_000)
     for data in ({}, {"$blob": DIGEST}, {"$blob": 5, "bytes": 5}, {"$blob": "x", "bytes": 5}, {"blob": DIGEST}):
         assert blob_of_stub(data) is None
+
+
+def test_only_what_stands_in_its_line_and_names_nothing_is_plain() -> None:
+    """A long line isn't, nor is one that has a reference or looks like a stub; the words alone make no difference."""
+    stub = stub_for(DIGEST, 5, "my/type", {})
+    reference = reference_to(DIGEST, 5, "a/b")
+    for data, plain in (
+        ({"text": "a $blob of snake_case"}, True),
+        ({"blob": 5, "media_type": "$"}, True),
+        ({"text": "x" * SPILL_BYTES}, False),
+        (stub, False),
+        ({"inner": [reference]}, False),
+    ):
+        assert is_plain(encode_event("otter", 0, 1, "my/type", data, bytes_max=2**20)) == plain
 
 
 def test_a_stub_folds_as_its_data_does() -> None:
