@@ -34,6 +34,9 @@ NODE_LOG: Final = "node.log"
 PATIENCE_SECONDS: Final = 10.0
 """How long an opener waits for a node that doesn't answer, and a node for its first client."""
 
+INDEX_FAILED_EXIT_CODE: Final = 71
+"""How a writer ends that can't make sense of its index: the next one is told not to open it."""
+
 HELLO: Final = "hello"
 STATE: Final = "state"
 ERROR: Final = "error"

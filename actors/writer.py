@@ -30,7 +30,7 @@ import trio
 from turnkeeper.runtime.frames import FrameError, encode_frame
 from turnkeeper.runtime.identity import is_gone
 from turnkeeper.storage.backend import Backend
-from turnkeeper.storage.errors import Exists, StorageError
+from turnkeeper.storage.errors import Exists, Failed, IndexFailed, StorageError
 from turnkeeper.storage.limits import BATCH_BYTES_MAX, MIB, RUNS_MAX
 from turnkeeper.storage.requests import Append, Appended, Grant, Granted, Request, Result
 
@@ -201,8 +201,8 @@ class Writer:
             if self._queue:
                 try:
                     self._commit(self._take_queued())
-                except Exception:  # whatever it was: what is on the disk is for the next writer to find out
-                    _fail()
+                except Exception as error:  # whatever it was: what is on the disk is for the next writer to find out
+                    _fail(error)
             if self._queue:
                 await trio.lowlevel.checkpoint()
             elif not self._ending:
@@ -308,10 +308,14 @@ def flush_times_ms(seconds: deque[float]) -> dict[str, float | None]:
     return {"p50": rank(0.50), "p99": rank(0.99)}
 
 
-def _fail() -> NoReturn:
-    """End at once and answer nobody: the kernel closes the connections, and the node starts a successor."""
+def _fail(error: Exception) -> NoReturn:
+    """End at once and answer nobody: the kernel closes the connections, and the node starts a successor.
+
+    What isn't a failure of the disk may come from a damaged index, which the successor then doesn't open.
+    """
     log(f"a commit failed, the writer ends\n{traceback.format_exc()}")
-    os._exit(FAILED_EXIT_CODE)
+    is_of_disk = isinstance(error, Failed | OSError) and not isinstance(error, IndexFailed)
+    os._exit(FAILED_EXIT_CODE if is_of_disk else protocol.INDEX_FAILED_EXIT_CODE)
 
 
 def serve(backend: Backend, listener: socket.socket, path: str, store: str, boot: str) -> None:

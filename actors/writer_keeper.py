@@ -21,7 +21,7 @@ from turnkeeper.runtime.restart import GiveUp, RestartHistory, RestartPolicy
 from turnkeeper.storage.errors import StorageError, StoreRefused
 
 from .node_log import log
-from .protocol import ERROR, NODE_LOG, OPENING, PROGRESS, SERVING, error_from_wire
+from .protocol import ERROR, INDEX_FAILED_EXIT_CODE, NODE_LOG, OPENING, PROGRESS, SERVING, error_from_wire
 
 END_SECONDS = 10.0
 """How long a writer may take for its clean end before it is killed, which loses nothing."""
@@ -34,6 +34,8 @@ FAILED_POLICY = RestartPolicy(intensity=5, period_seconds=30.0, backoff_first=0.
 
 _KILLED_BY = (signal.SIGKILL, signal.SIGTERM)
 _INDEX_SUSPECTED = (signal.SIGBUS, signal.SIGSEGV, signal.SIGABRT)
+_UNFORESEEN_EXIT_CODE = 1
+"""How Python ends on an exception that nobody catches, as a damaged index may cause one."""
 
 
 class WriterProcess:
@@ -147,7 +149,7 @@ class WriterKeeper:
                 reason = await self._wait_to_restart(writer.pid, return_code)
                 if reason is not None:
                     return reason
-            self._suspect_index |= died_by_signal(return_code) in _INDEX_SUSPECTED
+            self._suspect_index |= _is_index_suspected(return_code)
             if not self._ending:
                 try:
                     self._writer = WriterProcess(self._start(self._suspect_index or self._rebuild is not None))
@@ -201,6 +203,13 @@ class Rebuild:
         self.started = False
         self.report: dict[str, Any] = {}
         self.done = trio.Event()
+
+
+def _is_index_suspected(return_code: int) -> bool:
+    """Say whether a writer's end may have come from its index."""
+    if died_by_signal(return_code) in _INDEX_SUSPECTED:
+        return True
+    return return_code in (INDEX_FAILED_EXIT_CODE, _UNFORESEEN_EXIT_CODE)
 
 
 async def _read(pipe: int) -> bytes:

@@ -33,7 +33,7 @@ from turnkeeper.actors.node_log import log
 from turnkeeper.actors.scanning_files import scan_files
 from turnkeeper.runtime.identity import boot_id, is_gone, own_identity
 from turnkeeper.storage.backend import Backend, open_backend
-from turnkeeper.storage.errors import StorageError, StoreRefused
+from turnkeeper.storage.errors import IndexFailed, StorageError, StoreRefused
 
 PROGRESS_SECONDS = 0.2
 """Progress is said this often at most."""
@@ -73,6 +73,9 @@ def _open_backend(boot: dict[str, Any]) -> Backend | None:
             scan=scan_files,
         )
     except StorageError as error:
+        if isinstance(error, IndexFailed) and not boot["distrust_index"]:
+            log(f"the writer ends, the next one builds the index anew: {error}")
+            os._exit(protocol.INDEX_FAILED_EXIT_CODE)
         refusal = error
     except OSError as error:
         refusal = StoreRefused(boot["path"], f"it can't be opened ({error.strerror or error})")

@@ -211,6 +211,10 @@ class Failed(StorageError):
         return f"{self.what}; whether it was stored is unknown, send again"
 
 
+class IndexFailed(Failed):
+    """It was the index that failed, which can be built anew: it isn't to be opened again."""
+
+
 class StoreRefused(StorageError):
     """This path can't be a store: missing, unwritable, not a directory, of a refused file system, not ours."""
 

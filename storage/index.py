@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 import lmdb
 import orjson
 
-from .errors import Failed
+from .errors import IndexFailed
 from .file_scan import FileScan, StreamScan
 from .index_records import (
     BLOB_RUN,
@@ -86,7 +86,7 @@ class Index:
             _share(path, index)
             return index
         except lmdb.Error as error:
-            raise Failed(f"the index {path} can't be opened: {error}") from None
+            raise IndexFailed(f"the index {path} can't be opened: {error}") from None
 
     @classmethod
     def in_memory(cls) -> Index:
@@ -107,7 +107,7 @@ class Index:
         try:
             return cls(_open_environment(path, readonly=True, lock=lock), writable=False)
         except lmdb.Error as error:
-            raise Failed(f"the index {path} can't be read: {error}") from None
+            raise IndexFailed(f"the index {path} can't be read: {error}") from None
 
     def close(self) -> None:
         """Close the environment; what isn't synced stays the system's to write."""
@@ -130,13 +130,13 @@ class Index:
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
-        """Run the one write transaction. Raises Failed where LMDB fails: the outcome is unknown."""
+        """Run the one write transaction. Raises IndexFailed where LMDB fails: the outcome is unknown."""
         self._check_process()
         try:
             with self._environment.begin(write=True) as transaction:
                 yield transaction
         except lmdb.Error as error:
-            raise Failed(f"the index transaction failed: {error}") from None
+            raise IndexFailed(f"the index transaction failed: {error}") from None
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -146,7 +146,7 @@ class Index:
             with self._environment.begin() as transaction:
                 yield transaction
         except lmdb.Error as error:
-            raise Failed(f"the index can't be read: {error}") from None
+            raise IndexFailed(f"the index can't be read: {error}") from None
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():
@@ -554,7 +554,7 @@ def shared_index(path: str) -> Iterator[Index]:
     try:
         token = _token(path)
     except OSError as error:
-        raise Failed(f"the index {path} can't be opened: {os.strerror(error.errno or 0)}") from None
+        raise IndexFailed(f"the index {path} can't be opened: {os.strerror(error.errno or 0)}") from None
     with _shared_lock:
         index, users = _shared.get(token, (None, 0))
         if index is None or index.is_inherited:
