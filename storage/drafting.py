@@ -209,17 +209,18 @@ class Draft:
             return NotFound(stream)
         if not is_id(stream):
             return InvalidLine(stream, 0, "an id has 1 to 64 of a-z, 0-9 and -")
-        key = (request.patch or {}).get("key")
+        header = request.patch or {}
+        key = header.get("key")
         if key is not None:
             taken = self._names.get(key) or self._stored.stream_named(key)
             if taken is not None:
                 return Exists(taken, "key")
         begin = 0
-        if (request.patch or {}).get("parent_seq") is not None:
-            fault = self._fork_fault(request.patch or {})
+        if header.get("parent_seq") is not None:
+            fault = self._fork_fault(header)
             if fault is not None:
                 return fault
-            begin = int((request.patch or {})["parent_seq"])
+            begin = int(header["parent_seq"])
         if request.epoch != 1 or request.first != begin or not (request.lines or begin):
             return Conflict(stream, begin)
         try:

@@ -497,11 +497,6 @@ class Index:
         """Count the streams."""
         return int(transaction.stat(self._streams)["entries"])
 
-    def size_bytes(self) -> int:
-        """Give the bytes that the index uses on disk."""
-        info, stat = self._environment.info(), self._environment.stat()
-        return int((info["last_pgno"] + 1) * stat["psize"])
-
 
 def _open_environment(path: str, *, readonly: bool, subdir: bool = True, lock: bool = True) -> Any:
     """Open LMDB with the largest map that the process's address space allows (RLIMIT_AS)."""
