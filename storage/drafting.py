@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
-from zlib import crc32
+
+from zlib_ng.zlib_ng import crc32
 
 from .errors import (
     Conflict,

@@ -13,9 +13,9 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 from itertools import accumulate, repeat
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import orjson
+from zlib_ng.zlib_ng import crc32
 
 from .filesystem import LocalFileSystem
 from .format import BATCH_PREFIX, has_good_seal, is_id

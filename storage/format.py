@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import orjson
+from zlib_ng.zlib_ng import crc32
 
 from .limits import FORMAT, HEADER_BYTES_MAX, ID_PATTERN, LINE_BYTES_MAX
 

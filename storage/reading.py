@@ -12,7 +12,8 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from zlib import crc32
+
+from zlib_ng.zlib_ng import crc32
 
 from .errors import Ambiguous, Corrupt, NotFound
 from .filesystem import FileSystem, LocalFileSystem

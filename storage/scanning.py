@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
-from zlib import crc32
+
+from zlib_ng.zlib_ng import crc32
 
 from .filesystem import FileSystem
 from .findings import Finding, Reporter, SeqRange, ranges_of
