@@ -28,7 +28,8 @@ from .folding import Effect
 from .following import Following
 from .records import Event, EventPage, Interrupted, SessionInfo, Status
 from .runtime import Runtime, open_runtime
-from .session import Session, ToolCall, Turn, note_or_raise
+from .session import Session
+from .turns import ToolCall, Turn, note_or_raise
 
 Answer = TypeVar("Answer")
 

@@ -38,8 +38,9 @@ from .ids import new_session_id
 from .places import make_parents_of_default, store_place
 from .records import Event, EventPage, SessionInfo, Status
 from .repairing import Progress, Repair, repair
-from .session import END_SECONDS_MAX, Session, ToolCall, Turn, note_or_raise
+from .session import END_SECONDS_MAX, Session
 from .session_opening import open_session
+from .turns import ToolCall, Turn, note_or_raise
 
 HEADER_BYTES_MAX = PATCH_BYTES_MAX - 1024
 """A session's header as its creator gives it; what is left of a patch is for owner and first turn."""

@@ -27,18 +27,17 @@ from .folding import (
     TOOL_FINISHED,
     TOOL_LATE_RESULT,
     TOOL_NOT_STARTED,
-    TOOL_OUTCOME_UNKNOWN,
     TOOL_STARTED,
     TURN_END,
     TURN_START,
     Effect,
     Reason,
     TurnState,
-    text_of,
     unanswered,
 )
 from .owned_stream import OwnedStream, copy_of
 from .records import Event, EventPage, Interrupted
+from .turns import ToolCall, Turn, note_or_raise
 
 if TYPE_CHECKING:
     from .client import Client
@@ -405,72 +404,6 @@ class Session:
             await self._client.answered(request)
         else:
             await self._wait_until(lambda: stream.is_settled)
-
-
-class Turn:
-    """One turn of a session, as an `async with`; see `Session.turn`."""
-
-    def __init__(self, session: Session, data: dict[str, Any]) -> None:
-        self._session = session
-        self._given = data
-        self._seq = -1
-
-    async def __aenter__(self) -> None:
-        number = self._session._state.turns + 1
-        self._seq = await self._session.append(TURN_START, {"turn": number} | self._given | {"turn": number})
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        reason: Reason = "completed" if error is None else "error" if isinstance(error, Exception) else "aborted"
-        try:
-            await self._session._end_turn(self._seq, reason, error if reason == "error" else None)
-        except Exception as failure:
-            note_or_raise(error, failure)
-
-
-class ToolCall:
-    """One tool call of a session, as an `async with`; see `Session.tool`."""
-
-    def __init__(self, session: Session, id: str, name: str, arguments: Any, effect: Effect) -> None:
-        self.id = id
-        self.name = name
-        self._session = session
-        self._arguments = arguments
-        self._effect: Effect = effect
-
-    async def finish(self, output: Any, *, error: str | None = None) -> None:
-        """Append the call's result. Durable with the next flush, the turn's end at the latest."""
-        await self._session.tool_finished(self.id, output, error=error)
-
-    async def __aenter__(self) -> ToolCall:
-        await self._session.tool_started(self.id, self.name, self._arguments, effect=self._effect)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self.id not in self._session._state.calls:
-            return
-        try:
-            await self._session._end_call(self.id, _error_of(error))
-        except Exception as failure:
-            note_or_raise(error, failure)
-
-
-def note_or_raise(error: BaseException | None, failure: Exception) -> None:
-    """Raise the failure of an ending, or make it a note of the exception that the body ended with."""
-    if error is None:
-        raise failure
-    if str(failure) != str(error):
-        error.add_note(f"turnkeeper: {failure}")
-
-
-def _error_of(error: BaseException | None) -> str | None:
-    """Say what a call's result has as its error, by how the body ended."""
-    if isinstance(error, Exception):
-        return f"{type(error).__name__}: {text_of(error)}"
-    return None if error is None else TOOL_OUTCOME_UNKNOWN
 
 
 def _check_effect(effect: str) -> None:

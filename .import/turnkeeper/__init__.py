@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     )
     from turnkeeper.actors.records import Event, EventPage, Interrupted, SessionInfo
     from turnkeeper.actors.runtime import Runtime, open_runtime
-    from turnkeeper.actors.session import Session, ToolCall
+    from turnkeeper.actors.session import Session
+    from turnkeeper.actors.turns import ToolCall
     from turnkeeper.runtime.actors import ActorRef
     from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown
 
@@ -115,7 +116,7 @@ if not TYPE_CHECKING:
         "Runtime": "turnkeeper.actors.runtime",
         "open_runtime": "turnkeeper.actors.runtime",
         "Session": "turnkeeper.actors.session",
-        "ToolCall": "turnkeeper.actors.session",
+        "ToolCall": "turnkeeper.actors.turns",
         "ActorRef": "turnkeeper.runtime.actors",
         "ActorError": "turnkeeper.runtime.errors",
         "ActorNotStarted": "turnkeeper.runtime.errors",
