@@ -13,12 +13,11 @@ from functools import partial
 from anyio.to_thread import run_sync
 
 from turnkeeper.storage import blobs
-from turnkeeper.storage.errors import BlobMissing, Corrupt, TooLarge
-from turnkeeper.storage.exact_json import decode_event, encode_data
-from turnkeeper.storage.limits import BLOBS_A_PATCH_MAX, MIB
-from turnkeeper.storage.requests import Gap
+from turnkeeper.storage.errors import TooLarge
+from turnkeeper.storage.limits import MIB
 
-from .blob_references import BLOB_MARK, EVENT_BYTES_MAX, SPILL_BYTES, blob_of_stub, blobs_named_in, stub_for
+from . import spilling
+from .blob_references import BLOB_MARK, EVENT_BYTES_MAX, blob_of_stub
 from .records import Event, EventPage
 
 KEPT_BYTES_MAX = EVENT_BYTES_MAX
@@ -26,8 +25,6 @@ KEPT_BYTES_MAX = EVENT_BYTES_MAX
 
 PAGE_BYTES_MAX = 256 * MIB
 """Spilled data of one page, in bytes."""
-
-_DATA = b',"data":'
 
 
 class Blobs:
@@ -56,14 +53,14 @@ class Blobs:
 
         Raises BlobMissing if it refers to one that isn't there, TooLarge if it refers to too many, StoreFull, Failed.
         """
-        line, named, spilled = await run_sync(partial(_place, self._root, line, type, stream))
+        line, named, spilled = await run_sync(partial(spilling.place, self._root, line, type, stream))
         for digest, content in spilled.items():
             self._keep(digest, content)
         return line, named
 
     async def named_by(self, line: bytes) -> list[str]:
         """Give the blobs that a stored event's line names and that are there: a copy of the event names them, too."""
-        return await run_sync(_named_by, self._root, line) if BLOB_MARK in line else []
+        return await run_sync(spilling.named_by, self._root, line) if BLOB_MARK in line else []
 
     async def restore(self, digest: str) -> bool:
         """Put a blob again whose content is still at hand, and say whether it is. Raises StoreFull, Failed."""
@@ -99,60 +96,11 @@ class Blobs:
         if size > PAGE_BYTES_MAX and len(spilled) > 1:
             what = f"the data of events {min(spilled)} to {max(spilled)}, read at once; read fewer: it"
             raise TooLarge(what, size, PAGE_BYTES_MAX)
-        gaps = await run_sync(_complete, self._root, [event for event in page if event.seq in spilled])
+        gaps = await run_sync(spilling.complete, self._root, [event for event in page if event.seq in spilled])
         unread = {gap.first for gap in gaps}
         page[:] = [event for event in page if event.seq not in unread]
         page.missing = sorted([*page.missing, *gaps])
 
     async def complete_one(self, event: Event) -> bool:
         """Read the data of an event, if it is spilled, and say whether the event is whole now. Called once for it."""
-        return blob_of_stub(event.data) is None or not await run_sync(_complete, self._root, [event])
-
-
-def _place(root: str, line: bytes, type: str, stream: str) -> tuple[bytes, list[str], dict[str, bytes]]:
-    """Give the line that is to be stored, the blobs that it names, and the contents that were put."""
-    begin = line.index(_DATA) + len(_DATA)
-    content = line[begin:-2]
-    data = decode_event(content)
-    named = blobs_named_in(data) if BLOB_MARK in content else []
-    if len(named) >= BLOBS_A_PATCH_MAX:
-        what = f"what an event ({type}) refers to, {len(named)} blobs, each by a digest of 64 bytes,"
-        raise TooLarge(what, 64 * len(named), 64 * (BLOBS_A_PATCH_MAX - 1))
-    for digest in named:
-        if not blobs.renew(root, digest):
-            raise BlobMissing(stream, digest)
-    if len(content) <= SPILL_BYTES and blob_of_stub(data) is None:
-        return line, named, {}
-    digest = blobs.put(root, content)
-    stub = encode_data(type, stub_for(digest, len(content), type, data))
-    return line[:begin] + stub + b"}\n", [*named, digest], {digest: content}
-
-
-def _named_by(root: str, line: bytes) -> list[str]:
-    """Give the blobs of a line, those that its spilled data refers to with them."""
-    try:
-        data = decode_event(line)["data"]
-        stub = blob_of_stub(data)
-        named = blobs_named_in(data)
-        if stub is not None:
-            named = [stub[0], *blobs_named_in(decode_event(blobs.get(root, stub[0])))]
-    except (BlobMissing, Corrupt, ValueError, KeyError, TypeError, AttributeError):
-        return []
-    return [digest for digest in named if blobs.renew(root, digest)][:BLOBS_A_PATCH_MAX]
-
-
-def _complete(root: str, events: list[Event]) -> list[Gap]:
-    """Put the data of spilled events in place; give those that can't be read."""
-    gaps: list[Gap] = []
-    for event in events:
-        found = blob_of_stub(event.data)
-        assert found is not None
-        try:
-            event.data = decode_event(blobs.get(root, found[0], event.stream))
-        except BlobMissing as error:
-            gaps.append(Gap(event.seq, 1, "the blob that holds its data is missing", blobs.blob_path(error.digest), 0))
-        except Corrupt as error:
-            gaps.append(Gap(event.seq, 1, error.reason, error.path, 0))
-        except ValueError:
-            gaps.append(Gap(event.seq, 1, "its blob is no event's data", blobs.blob_path(found[0]), 0))
-    return gaps
+        return blob_of_stub(event.data) is None or not await run_sync(spilling.complete, self._root, [event])

@@ -27,6 +27,7 @@ from .errors import ForkedProcess
 from .folding import Effect
 from .following import Following
 from .records import Event, EventPage, Interrupted, SessionInfo, Status
+from .repairing import Progress, Repair
 from .runtime import Runtime, open_runtime
 from .session import Session
 from .turns import ToolCall, Turn, note_or_raise
@@ -91,6 +92,10 @@ class BlockingRuntime:
         """Do as `Runtime.open_session`."""
         session = self._loop.call(self._runtime.open_session, id_or_key, create=create, takeover=takeover)
         return BlockingSession(self._loop, session)
+
+    def repair_session(self, id_or_key: str, progress: Progress | None = None) -> Repair:
+        """Do as `Runtime.repair_session`; `progress` is called in the thread that runs the loop."""
+        return self._loop.call(self._runtime.repair_session, id_or_key, progress)
 
     def sessions(self, *, status: Status | None = None, limit: int = 20, **filters: str) -> list[SessionInfo]:
         """Do as `Runtime.sessions`."""

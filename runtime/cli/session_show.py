@@ -10,6 +10,7 @@ import click
 from turnkeeper.actors.following import pattern_matcher
 from turnkeeper.actors.looking import closing_events
 from turnkeeper.actors.records import Event
+from turnkeeper.actors.spilling import whole
 from turnkeeper.storage.exact_json import decode_event, encode_event
 from turnkeeper.storage.requests import Gap, Page, StoredEvent, StreamRow
 
@@ -42,8 +43,9 @@ def show(
 ) -> None:
     """Print a session's events, named by its id, a unique beginning of it, or its key.
 
-    With --json these are the very lines that the journal keeps. What is damaged is left out, named on stderr, and the
-    exit code is 5. If a crash has left a turn open, the events that its next opening will close it with are shown, too.
+    With --json these are the very lines that the journal keeps, and data that lies beside it, being large, is in its
+    place. What is damaged is left out, named on stderr, and the exit code is 5. If a crash has left a turn open, the
+    events that its next opening will close it with are shown, too.
     """
     if newest is not None and not (first is None and last is None):
         raise click.UsageError("--last goes with neither --from nor --to")
@@ -58,7 +60,7 @@ def show(
             events = log.newest(newest, fits)
         else:
             events = log.events(max(0, stop - newest), stop)
-        _print_events(events, is_json=invocation.is_json, width=len(str(log.end)))
+        _print_events(log.whole(events), is_json=invocation.is_json, width=len(str(log.end)))
     if log.missing:
         raise _damaged(invocation.store, log.row.id, log.missing)
 
@@ -102,6 +104,15 @@ class SessionLog:
             found.extendleft(reversed(list(filter(fits, page.events))))
             stop = start
         return list(found)[-count:]
+
+    def whole(self, events: Iterable[StoredEvent]) -> Iterator[StoredEvent]:
+        """Put spilled data in its place, one event at a time."""
+        for event in events:
+            found = whole(self._view.path, event)
+            if isinstance(found, Gap):
+                self.missing.append(found)
+            else:
+                yield found
 
     def _page(self, start: int, stop: int) -> Page:
         return self._view.ask(lambda reader: reader.read(self.row.id, start=start, stop=stop, limit=EVENTS_A_PAGE))

@@ -44,6 +44,7 @@ def test_a_plain_program_has_the_same_names_without_await(store: Path) -> None:
             session.tool_started("b", "read", {}, effect="read")
             session.tool_finished("b", "text")
             assert [event.type for event in session.read(start=5)] == ["tool/started", "tool/finished"]
+        assert runtime.repair_session("k").copy is None
     wait_unserved(store, 0.5)
 
 

@@ -15,7 +15,7 @@ from turnkeeper.storage import lock
 from turnkeeper.storage.exact_json import encode_event
 from turnkeeper.storage.requests import Append
 
-from ..command_line import CommandLine
+from ..command_line import CommandLine, event_line
 from ..serving import served_store
 from ..stores import StoreInTest, appended, create, lines, new_store, owner
 
@@ -244,6 +244,22 @@ def test_show_prints_the_lines_that_the_journal_keeps(cli: CommandLine, closed: 
     """With --json the output is the stored bytes; a prefix or key names the session as well as its id."""
     shown = cli.succeed("session", "show", "brave", "--json")
     assert shown.out.encode() == lines("brave-otter-0001", 0, 5)
+
+
+def test_show_puts_large_data_in_its_place(cli: CommandLine) -> None:
+    """Data that lies in a blob is printed as if it stood in the line; without its blob it is a gap, named, exit 5."""
+    id = cli.new_session()
+    data = {"text": "x" * 300_000}
+    cli.succeed("session", "append", id, stdin=event_line("note/large", **data))
+    shown = cli.succeed("session", "show", id, "--last", "1", "--json").object
+    assert (shown["seq"], shown["type"], shown["data"]) == (1, "note/large", data)
+    assert data["text"] in cli.succeed("session", "show", id).out
+    (blob,) = (cli.store / "blobs").glob("??/*")
+    blob.unlink()
+    outcome = cli.run("session", "show", id, "--json")
+    assert outcome.code == 5
+    assert [each["type"] for each in outcome.objects[:-1]] == ["session/created"]
+    assert "the blob that holds its data is missing" in outcome.err
 
 
 def test_an_ambiguous_prefix_lists_the_candidates(cli: CommandLine, closed: StoreInTest) -> None:
