@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.errors import Corrupt
-from turnkeeper.storage.requests import StreamRow
+from turnkeeper.storage.requests import StreamRow, check_bounds
 
 from .folding import TurnState
 from .records import Event, EventPage, status_of
@@ -29,11 +29,10 @@ def read_page(
     """Read events of the stream that an id, a unique prefix or a key names.
 
     Gives those from `start` to `stop` (without it), at most `limit`, or the `last` ones. Raises NotFound, Ambiguous,
-    ValueError for a negative bound.
+    ValueError for a bound that is negative or no whole number.
     """
     row = reader.row(wanted)
-    if min(start, limit, last or 0, stop or 0) < 0:
-        raise ValueError("bounds of a read are 0 or more")
+    check_bounds(start, last, stop, limit)
     # The end of an open turn costs a look at all of that turn, so it is made up only where it can be seen.
     end = row.head if stop is None else stop
     closing = closing_events(reader, row) if last is not None or start + limit > row.head >= end - 1 else []

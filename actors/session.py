@@ -18,6 +18,7 @@ import anyio
 from turnkeeper.storage.errors import Failed, TooLarge
 from turnkeeper.storage.exact_json import decode_event, encode_data, encode_event
 from turnkeeper.storage.limits import LINE_BYTES_MAX, PATCH_BYTES_MAX
+from turnkeeper.storage.requests import check_bounds
 
 from .blob_references import EVENT_BYTES_MAX, is_plain
 from .errors import TurnOpen
@@ -203,8 +204,7 @@ class Session:
         An event that isn't durable yet has no position. What is damaged is named in the page's `missing`.
         Raises TooLarge if what was too large for lines is too much at once.
         """
-        if min(start, limit, last or 0) < 0:
-            raise ValueError("bounds of a read are 0 or more")
+        check_bounds(start, last, limit)
         stream = self._stream
         buffered, first, head = stream.unacknowledged_lines(), stream.acknowledged, stream.head
         if last is not None:

@@ -30,7 +30,7 @@ that was answered. A disk that loses or changes bytes it had synced: what it los
 offset, stream and number, while all that is good on both sides is served.
 
 A store may be kept by SQLite instead (sqlite/): writer and readers know an interface (backend.py) that both have, and
-what both owe is a suite that any backend can be held against (contract.py).
+what both owe is a suite that any backend can be held against (contract/).
 
 Words that stay in here: a *run* is one stream's events in one batch, an *extent* is where a run lies, an *epoch* is
 the number of an ownership of a stream, and a *position* numbers events over the whole store from 1.

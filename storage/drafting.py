@@ -24,9 +24,10 @@ from .errors import (
     StorageError,
     TooLarge,
 )
-from .format import Run, encode_patch, encode_run, event_prefix, is_id, line_fault
+from .format import Run, encode_patch, encode_run, is_id, line_fault
 from .index_records import key_digest
 from .limits import BATCH_BYTES_MAX, HEADER_BYTES_MAX, LINE_BYTES_MAX, PATCH_BYTES_MAX, RUNS_MAX
+from .patches import fault_of_patch
 from .requests import PATCHES_BY_ANYONE, Append, Appended, Grant, Granted, Patch, Request, Summary
 
 _HEADER_ROOM = HEADER_BYTES_MAX - 1024
@@ -85,7 +86,8 @@ class DraftRun:
             elif name == "blobs":
                 merged["blobs"] = list(dict.fromkeys([*merged.get("blobs", ()), *value]))
             elif name == "deleted_to":
-                merged[name] = max(value or 0, merged.get(name) or 0)
+                if value is not None:
+                    merged[name] = max(value, merged.get(name, 0))
             else:
                 merged[name] = value
         self.patch = merged
@@ -95,11 +97,15 @@ class DraftRun:
 
 
 class Waiting(NamedTuple):
-    """An answer that holds once the batch is written: `events` of `run` stand before the end of this append."""
+    """An answer that holds once the batch is written: `events` of `run` stand before the end of this append.
+
+    `has_lines` is whether any of them are its own.
+    """
 
     first: int
     run: DraftRun
     events: int
+    has_lines: bool
 
 
 class BatchIsFull(Exception):
@@ -122,9 +128,12 @@ class Draft:
 
     def add(self, request: Request) -> Answer:
         """Take a request into the batch, or refuse it. Raises BatchIsFull."""
-        if isinstance(request, Append):
-            return self._append(request)
-        return self._grant(request) if isinstance(request, Grant) else self._patch(request)
+        if isinstance(request, Grant):
+            return self._grant(request)
+        fault = None if request.patch is None else fault_of_patch(request)
+        if fault is not None:
+            return fault
+        return self._append(request) if isinstance(request, Append) else self._patch(request)
 
     def finish(self) -> tuple[list[str], list[Run], bytes]:
         """Give the header's entries, the runs, and the event lines of the batch."""
@@ -173,7 +182,7 @@ class Draft:
         if stored == events:
             if position is None:
                 assert run is not None
-                return Waiting(first, run, first + events - run.seq)
+                return Waiting(first, run, first + events - run.seq, True)
             return Appended(first, first + events, position)
         if request.create and stored == 0:
             return Exists(stream)
@@ -292,7 +301,7 @@ class Draft:
             run.entry_bytes += patch_bytes
             if request.key is not None:
                 run.keys[key_digest(request.key)] = seq
-        return Waiting(request.first, run, run.events)
+        return Waiting(request.first, run, run.events, events > 0)
 
     def _check_room(self, size: int, patch_bytes: int, run: DraftRun | None) -> None:
         if not self.runs:
@@ -314,7 +323,7 @@ class Draft:
                 line = _split(b"".join(run.chunks))[seq - run.seq]
                 if _without_number_and_time(line) != _without_number_and_time(request.lines):
                     return Conflict(stream, run.head)
-                return Waiting(seq, run, seq + 1 - run.seq)
+                return Waiting(seq, run, seq + 1 - run.seq, True)
         seq = self._stored.stored_key(stream, request.key)
         if seq is None:
             return None
@@ -326,7 +335,7 @@ class Draft:
             return error
         if _without_number_and_time(line) != _without_number_and_time(request.lines):
             return Conflict(stream, head)
-        return Appended(seq, head, position)
+        return Appended(seq, seq + 1, position)
 
     def _owner(self, stream: str, run: DraftRun | None) -> Mapping[str, Any] | None:
         if run is not None and run.patch is not None and "owner" in run.patch:
@@ -378,14 +387,10 @@ def _count_lines(stream: str, first: int, lines: bytes) -> int:
     """Check each line's frame and count them. Raises InvalidLine, TooLarge."""
     if not lines:
         return 0
-    end = lines.find(b"\n")
-    if end == len(lines) - 1:
-        if len(lines) > LINE_BYTES_MAX:
-            raise TooLarge(f"event {first} of {stream}", len(lines), LINE_BYTES_MAX)
-        if lines.startswith(event_prefix(stream, first)) and lines.endswith(b"}}\n"):
-            return 1
     seq = first
-    for line in _split(lines):
+    for line in [lines] if lines.find(b"\n") == len(lines) - 1 else _split(lines):
+        if len(line) > LINE_BYTES_MAX:
+            raise TooLarge(f"event {seq} of {stream}", len(line), LINE_BYTES_MAX)
         why = line_fault(stream, seq, line)
         if why is not None:
             raise InvalidLine(stream, seq, why)

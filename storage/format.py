@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import orjson
 from zlib_ng.zlib_ng import crc32
 
-from .limits import FORMAT, HEADER_BYTES_MAX, ID_PATTERN, LINE_BYTES_MAX
+from .limits import FORMAT, HEADER_BYTES_MAX, ID_PATTERN
 
 SEGMENT_PREFIX = b'{"$segment":'
 BATCH_PREFIX = b'{"$batch":'
@@ -201,8 +201,6 @@ def line_fault(stream: str, seq: int, line: bytes) -> str | None:
         return "it doesn't end in an object and a newline"
     if line.find(b"\n") != len(line) - 1:
         return "it holds a raw newline"
-    if len(line) > LINE_BYTES_MAX:
-        return f"it is longer than {LINE_BYTES_MAX:,} bytes"
     return None
 
 

@@ -329,10 +329,11 @@ class Index:
                 for digest in value:
                     entry = bytes.fromhex(digest) + BLOB_RUN.pack(number, seq)
                     transaction.put(entry, b"", db=self._databases["blobs"])
+            elif name == "deleted_to":
+                if value is not None:
+                    summary[name] = max(value, summary.get(name) or 0)
             elif value is None:
                 summary.pop(name, None)
-            elif name == "deleted_to":
-                summary[name] = max(value, summary.get(name) or 0)
             else:
                 summary[name] = value
                 if name == "key":

@@ -176,7 +176,7 @@ class Journal:
         if not isinstance(answer, Waiting):
             return answer
         run = answer.run
-        position = self._positions[run.stream] + answer.events - 1 if answer.events else 0
+        position = self._positions[run.stream] + answer.events - 1 if answer.has_lines else 0
         return Appended(answer.first, run.seq + answer.events, position)
 
     def _write(self, draft: Draft) -> StoreFull | None:

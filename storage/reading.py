@@ -23,7 +23,7 @@ from .hopping import JournalHop
 from .index import Index, Transaction, shared_index
 from .index_records import Extent, placed_runs
 from .limits import READ_CHUNK_BYTES, SPAN_GAP_BYTES
-from .requests import Gap, Page, StoredEvent, StreamRow, Summary
+from .requests import Gap, Page, StoredEvent, StreamRow, Summary, check_bounds
 from .scanning import Batch, SegmentView, segment_name, segment_numbers, segment_path
 from .store import describe
 from .trust import judge_index
@@ -171,10 +171,9 @@ class Reader:
 
         A fork's first events are its parent's, under the parent's id. A deleted beginning isn't given. Bounds beyond
         the end give fewer events or none; each answer tells the head. Raises NotFound for an unknown id, ValueError
-        for a negative bound.
+        for a bound that is negative or no whole number.
         """
-        if start < 0 or limit < 0 or (stop is not None and stop < 0):
-            raise ValueError("bounds of a read are 0 or more")
+        check_bounds(start, stop, limit)
         head, summary = self._head(id)
         page = Page([], head, [])
         end = head if stop is None else min(stop, head)
@@ -193,8 +192,7 @@ class Reader:
 
     def read_last(self, id: str, last: int) -> Page:
         """Read the newest `last` events."""
-        if last < 0:
-            raise ValueError("bounds of a read are 0 or more")
+        check_bounds(last)
         return self.read(id, start=max(0, self._head(id)[0] - last), limit=last)
 
     def _head(self, id: str) -> tuple[int, Summary]:
@@ -296,7 +294,7 @@ class Reader:
             view = self._view(number)
             place = place if number == segment else 0
             while view is not None and (number, place) <= last:
-                batch = view.next_batch(place)
+                batch = view.batch_at(place) or view.next_batch(place)
                 if batch is None or (number, batch.offset) > last:
                     break
                 place = batch.end

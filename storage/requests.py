@@ -63,8 +63,8 @@ Request: TypeAlias = Append | Grant | Patch
 class Appended(NamedTuple):
     """The lines are durable and readable.
 
-    `first` is the first one's seq (the old one's, for a known key); `position` that of the last event, 0 for an
-    append without lines.
+    `first` is the first one's seq (the old one's, for a known key), `head` the number that comes behind the last one,
+    whatever was stored behind it since; `position` is that of the last one, 0 for an append without lines.
     """
 
     first: int
@@ -108,6 +108,13 @@ class Page(NamedTuple):
     events: list[StoredEvent]
     head: int
     missing: list[Gap]
+
+
+def check_bounds(*bounds: object) -> None:
+    """See that bounds of a read are whole numbers from 0 on, or None. Raises ValueError."""
+    for bound in bounds:
+        if bound is not None and (not isinstance(bound, int) or bound < 0):
+            raise ValueError(f"bounds of a read are whole numbers from 0 on, not {bound!r}")
 
 
 class StreamRow(NamedTuple):

@@ -27,6 +27,7 @@ from ..errors import (
 )
 from ..filesystem import FileSystem
 from ..limits import BATCH_BYTES_MAX, ID_PATTERN, LINE_BYTES_MAX, PATCH_BYTES_MAX
+from ..patches import fault_of_patch
 from ..requests import PATCHES_BY_ANYONE, Append, Appended, Grant, Granted, Patch, Request, Result, Summary
 from .streams import Stream, find, find_named, get, key_bytes
 
@@ -58,9 +59,12 @@ class Answering:
     def answer(self, request: Request) -> Result:
         """Carry a request out, or say why it is refused. Raises sqlite3.Error."""
         try:
-            if isinstance(request, Append):
-                return self._append(request)
-            return self._grant(request) if isinstance(request, Grant) else self._patch(request)
+            if isinstance(request, Grant):
+                return self._grant(request)
+            fault = None if request.patch is None else fault_of_patch(request)
+            if fault is not None:
+                return fault
+            return self._append(request) if isinstance(request, Append) else self._patch(request)
         except StoreFull as refusal:
             self._unwritten.add(request.stream)
             return refusal
@@ -138,7 +142,7 @@ class Answering:
         seq, line, position = found
         if _content(line + b"\n") != _content(request.lines):
             raise Conflict(stream.id, stream.head)
-        return Appended(seq, stream.head, position)
+        return Appended(seq, seq + 1, position)
 
     def _count_stored(self, request: Append, lines: list[bytes]) -> tuple[int, int]:
         """Count the leading lines that are stored already; give also the last one's position."""
@@ -230,7 +234,8 @@ def _patched(summary: Summary, patch: Mapping[str, Any]) -> Summary:
     """Give a summary with a patch applied: whole values, None removes, and a deleted beginning never comes back."""
     changed = {**summary, **{name: value for name, value in patch.items() if name not in _NOT_OF_THE_SUMMARY}}
     if "deleted_to" in patch:
-        changed["deleted_to"] = max(patch["deleted_to"] or 0, summary.get("deleted_to", 0))
+        marks = [mark for mark in (patch["deleted_to"], summary.get("deleted_to")) if mark is not None]
+        changed["deleted_to"] = max(marks, default=None)
     return {name: value for name, value in changed.items() if value is not None}
 
 
@@ -240,13 +245,18 @@ def _split(stream: str, first: int, lines: bytes) -> list[bytes]:
         return []
     *whole, rest = lines.split(b"\n")
     for seq, line in enumerate(whole, first):
-        if len(line) >= LINE_BYTES_MAX:
-            raise TooLarge(f"event {seq} of {stream}", len(line) + 1, LINE_BYTES_MAX)
+        _check_size(stream, seq, len(line) + 1)
         if not line.startswith(f'{{"stream":"{stream}","seq":{seq},'.encode()) or not line.endswith(b"}}"):
             raise InvalidLine(stream, seq, "it isn't the line of this event")
     if rest:
+        _check_size(stream, first + len(whole), len(rest))
         raise InvalidLine(stream, first + len(whole), "it doesn't end in a newline")
     return whole
+
+
+def _check_size(stream: str, seq: int, size: int) -> None:
+    if size > LINE_BYTES_MAX:
+        raise TooLarge(f"event {seq} of {stream}", size, LINE_BYTES_MAX)
 
 
 def _content(line: bytes) -> bytes:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from ..errors import Failed
 from ..findings import Finding
 from ..limits import READ_CHUNK_BYTES
-from ..requests import Gap, Page, StoredEvent, StreamRow, Summary
+from ..requests import Gap, Page, StoredEvent, StreamRow, Summary, check_bounds
 from . import DATABASE_FILE, streams
 from .database import named, open_to_read, stamp
 from .streams import Stream
@@ -66,10 +66,9 @@ class SqliteReader:
         """Read events `start` to `stop` (without it), `limit` at most; what can't be read stands in `missing`.
 
         A fork's first events are its parent's, under the parent's id. A deleted beginning isn't given. Raises NotFound
-        for an unknown id, ValueError for a negative bound.
+        for an unknown id, ValueError for a bound that is negative or no whole number.
         """
-        if min(start, limit, stop or 0) < 0:
-            raise ValueError("bounds of a read are 0 or more")
+        check_bounds(start, stop, limit)
         with self._looking() as database:
             stream = streams.get(database, id)
             page = Page([], stream.head, [])
@@ -85,8 +84,7 @@ class SqliteReader:
 
     def read_last(self, id: str, last: int) -> Page:
         """Read the newest `last` events."""
-        if last < 0:
-            raise ValueError("bounds of a read are 0 or more")
+        check_bounds(last)
         with self._looking() as database:
             head = streams.get(database, id).head
         return self.read(id, start=max(0, head - last), limit=last)

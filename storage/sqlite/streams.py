@@ -26,8 +26,11 @@ class Stream(NamedTuple):
 
     @property
     def summary(self) -> Summary:
-        """What is known of it beside its log; a new map each time."""
-        summary: Summary = orjson.loads(self.summary_json)
+        """What is known of it beside its log; a new map each time. One that can't be read is its stream's damage."""
+        try:
+            summary: Summary = orjson.loads(self.summary_json)
+        except ValueError:
+            return {"damaged": True}
         return summary
 
     def as_row(self) -> StreamRow:

@@ -655,18 +655,18 @@ async def test_a_session_reads_its_own_buffer_too(runtime: Runtime, store: Path)
 
 
 async def test_pages_say_where_the_session_ends(runtime: Runtime) -> None:
-    """Bounds beyond the end give fewer events or none; negative ones are errors."""
+    """Bounds beyond the end give fewer events or none; negative and fractional ones are errors."""
     async with await runtime.create_session() as session:
         await say(session, *map(str, range(10)))
     page = await runtime.read(session.id, start=3, limit=4)
     assert (texts(page), page.head, page.missing) == (["3", "4", "5", "6"], 10, [])
     assert (await runtime.read(session.id, start=99), (await runtime.read(session.id, limit=0)).head) == ([], 10)
     assert texts(await runtime.read(session.id, last=2)) == ["8", "9"]
-    for bounds in ({"start": -1}, {"limit": -1}, {"last": -1}):
-        with pytest.raises(ValueError, match="0 or more"):
+    for bounds in ({"start": -1}, {"limit": -1}, {"last": -1}, {"last": 1.5}):
+        with pytest.raises(ValueError, match="whole numbers from 0 on"):
             await runtime.read(session.id, **bounds)
         async with await runtime.open_session(session.id) as session:
-            with pytest.raises(ValueError, match="0 or more"):
+            with pytest.raises(ValueError, match="whole numbers from 0 on"):
                 await session.read(**bounds)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from turnkeeper.storage.errors import Ambiguous, Exists, InvalidFork, InvalidLine, NotFound
+from turnkeeper.storage.format import Run, encode_run
 from turnkeeper.storage.journal import Journal
 from turnkeeper.storage.reading import Reader, open_reader
 from turnkeeper.storage.requests import Append, Patch
@@ -172,3 +173,13 @@ def test_an_ambiguous_prefix_counts_living_streams_only(store: StoreInTest, jour
         journal.resolve("owl")
     commit_one(journal, Patch("owl-1", {"deleted": 5}))
     assert journal.resolve("owl") == "owl-2"
+
+
+def test_a_deleted_beginning_is_not_taken_back_by_a_header_that_says_null(store: StoreInTest, journal: Journal) -> None:
+    """Null removes what a patch names, but never this mark, whoever wrote the header."""
+    appended(journal, Append("p", 1, 10, b"", {"deleted_to": 4}))
+    run = Run("p", 1, 10, 0, 0, 0, {"deleted_to": None})
+    assert journal._write_batch([encode_run(run)], [run], b"") is None
+    store.close()
+    store.delete_index()
+    assert store.open().row("p").summary["deleted_to"] == 4
