@@ -35,6 +35,14 @@ def lines(stream: str, first: int, events: int, text: str = "hello") -> bytes:
     return b"".join(event(stream, seq, f"{text} {seq}") for seq in range(first, first + events))
 
 
+def make_store(path: Path, kept_by: store.BackendName) -> None:
+    """Make a store that nobody serves, and whose files its first writer makes."""
+    store.make_directory(str(path))
+    descriptor = store.open_store_file(str(path), create=True)
+    store.finish(descriptor, str(path), backend=kept_by)
+    os.close(descriptor)
+
+
 class StoreInTest:
     """One store directory, its lock, and the journal that is open on it."""
 

@@ -12,24 +12,27 @@ import pytest
 from turnkeeper.actors.errors import Fenced, StoreFull
 from turnkeeper.actors.runtime import open_runtime
 from turnkeeper.actors.session import Session
+from turnkeeper.storage.store import BackendName
 
-from ..served import SECONDS_MAX, wait_unserved
+from ..served import LOOPS_AND_STORES, SECONDS_MAX, wait_unserved
+from ..stores import make_store
 
-pytestmark = [pytest.mark.anyio, pytest.mark.root]
+pytestmark = [pytest.mark.anyio, LOOPS_AND_STORES, pytest.mark.root]
 
 DISK_MEBIBYTES = 90
 BALLAST_BYTES = 40 * 1024 * 1024
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, hardly larger than the reserve that a store keeps."""
+def disk(tmp_path: Path, kept_by: BackendName) -> Iterator[Path]:
+    """A file system of its own, hardly larger than the reserve that a store keeps, with a store that nobody opened."""
     mounted = tmp_path / "disk"
     mounted.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MEBIBYTES}m", "tmpfs", str(mounted)]
     done = subprocess.run(mount, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+    make_store(mounted / "store", kept_by)
     yield mounted
     wait_unserved(mounted / "store", SECONDS_MAX)
     subprocess.run(["umount", str(mounted)], check=True)

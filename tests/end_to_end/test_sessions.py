@@ -1,4 +1,4 @@
-"""End to end: sessions of a real store, with real node and writer processes, on trio and on asyncio."""
+"""End to end: sessions of a real store of either kind, with real node and writer processes, on trio and on asyncio."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import warnings
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,22 +39,19 @@ from turnkeeper.actors.runtime import Runtime, open_runtime
 from turnkeeper.actors.session import Session
 from turnkeeper.runtime.identity import own_identity
 
-from ..served import SECONDS_MAX, end_all, kill, node_of, read_line, start_python, wait_unserved, writer_of
+from ..served import (
+    LOOPS_AND_STORES,
+    SECONDS_MAX,
+    end_all,
+    kill,
+    node_of,
+    read_line,
+    start_python,
+    wait_unserved,
+    writer_of,
+)
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    """The path of a store that isn't there yet."""
-    return tmp_path / "store"
-
-
-@pytest.fixture
-async def runtime(store: Path) -> AsyncIterator[Runtime]:
-    """The store, opened."""
-    async with open_runtime(store) as opened:
-        yield opened
+pytestmark = [pytest.mark.anyio, LOOPS_AND_STORES]
 
 
 def told(events: list[Event]) -> list[tuple[int, str, dict[str, Any]]]:

@@ -1,0 +1,35 @@
+"""Stores of either backend for whoever asks for one: a test that isn't parametrised with `kept_by` has a journal."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.storage.store import BackendName
+
+from ..stores import make_store
+
+
+@pytest.fixture
+def kept_by() -> BackendName:
+    """What keeps the store."""
+    return "journal"
+
+
+@pytest.fixture
+def store(tmp_path: Path, kept_by: BackendName) -> Path:
+    """The path of a store that nobody has opened yet."""
+    path = tmp_path / "store"
+    if kept_by != "journal":
+        make_store(path, kept_by)
+    return path
+
+
+@pytest.fixture
+async def runtime(store: Path) -> AsyncIterator[Runtime]:
+    """The store, opened."""
+    async with open_runtime(store) as opened:
+        yield opened
