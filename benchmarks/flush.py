@@ -1,62 +1,88 @@
 """What it costs to make an event durable through the public client, beside the ways to do it without turnkeeper.
 
-All sessions are in one host process on trio, node and writer in theirs; every event crosses to the writer and its
-acknowledgement back. The store is new, so its index is as good as empty (a filled one costs the writer more). One flush
-an event, events of 460 bytes, three loads: one session; a hundred, each as fast as it can; a thousand, paced to 5,000
-flushes a second over all of them, measured from the planned moment. The baselines run in the host process and cross no
-boundary. All take turns in one run; a result is the median over its rounds. What the host has made before it measures
-is kept from its garbage collector (`gc.freeze`).
+All sessions are in one host process, node and writer in theirs; every event crosses to the writer and its
+acknowledgement back. The store holds many events already, since an empty index flatters. So does the one of our own
+SQLite backend, behind the same client, with a node and a writer of its own. The other baselines begin empty, run in the
+process that measures and cross no boundary, which flatters them.
+
+Events of 460 bytes, four loads: one session, its host on trio and on asyncio; a hundred, each as fast as it can; a
+thousand, paced to 5,000 flushes a second over all of them, measured from the planned moment; a hundred that flush ten
+events at a time. All that are compared take turns in one run; a result is the median over its rounds.
 """
 
 from __future__ import annotations
 
 import gc
 import resource
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import trio
-
-from turnkeeper import Session, open_runtime
-
-from .baselines import AppendedFile, Baseline, FilledFile, MakeBaseline, SessionFiles, SqliteRows
-from .loads import EVENT_DATA, EVENT_TYPE, Lines, Load, drive_baseline, drive_sessions
+from .baselines import AppendedFile, FilledFile, MakeBaseline, SessionFiles, SqliteRows
+from .filled_stores import Filling, fill_stores
+from .hosts import Host
+from .loads import Lines, Load, drive_baseline
 from .measuring import (
     Figures,
     Run,
     Tell,
     be_quiet,
     describe_machine,
+    interleaved,
     measured_directory,
     medians,
     report,
     save,
-    turns,
 )
 
 EVENT_BYTES = 460
 FILE_THREADS = 16
-_OURS = "turnkeeper"
+_TRIO = "turnkeeper on trio"
+_ASYNCIO = "turnkeeper on asyncio"
+_SQLITE_STORE = "turnkeeper on SQLite"
+_APPEND = "append"
 _SPARE_FILES = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured: the loads, each for `rounds` rounds, after a burst of `warm_up_seconds` of each subject."""
+    """How much is measured: the loads, each for `rounds` rounds, after a burst of `warm_up_seconds` of each subject.
 
-    loads: tuple[Load, ...]
+    `stored` is how many events the stores hold before.
+    """
+
+    stored: int
+    alone: Load
+    closed: Load
+    paced: Load
+    turns: Load
     rounds: int
     warm_up_seconds: float
 
 
-QUICK = Sizes((Load(1, 0.4), Load(100, 0.5), Load(1_000, 0.8, per_second=5_000)), rounds=5, warm_up_seconds=0.1)
-FULL = Sizes((Load(1, 2.0), Load(100, 2.0), Load(1_000, 4.0, per_second=5_000)), rounds=11, warm_up_seconds=0.5)
+QUICK = Sizes(
+    stored=1_000_000,
+    alone=Load(1, 0.4),
+    closed=Load(100, 0.5),
+    paced=Load(1_000, 0.6, per_second=5_000),
+    turns=Load(100, 0.5, events=10),
+    rounds=5,
+    warm_up_seconds=0.1,
+)
+FULL = Sizes(
+    stored=10_000_000,
+    alone=Load(1, 2.0),
+    closed=Load(100, 2.0),
+    paced=Load(1_000, 4.0, per_second=5_000),
+    turns=Load(100, 2.0, events=10),
+    rounds=11,
+    warm_up_seconds=0.5,
+)
 
-Subject: TypeAlias = Callable[[Load], Awaitable[Figures]]
+Subject: TypeAlias = Callable[[Load], Figures]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +95,7 @@ class _Compared:
 
 
 _BASELINES = {
-    "append": _Compared(AppendedFile),
+    _APPEND: _Compared(AppendedFile),
     "append, grouped": _Compared(AppendedFile, grouped=True, crowd=True),
     "filled": _Compared(FilledFile),
     "sqlite": _Compared(SqliteRows),
@@ -77,93 +103,128 @@ _BASELINES = {
     "files": _Compared(SessionFiles),
     f"files, {FILE_THREADS} threads": _Compared(partial(SessionFiles, threads=FILE_THREADS), grouped=True, crowd=True),
 }
+_ALONE = [name for name, compared in _BASELINES.items() if not compared.crowd]
 
 
-def run_flush(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -> dict[str, Any]:
-    """Measure flushes under each load and report one run for each baseline; less than 100 s if `quick`.
+def run_flush(
+    quick: bool, out: Path | None = None, *, stored: int | None = None, tell: Tell = be_quiet
+) -> dict[str, Any]:
+    """Measure flushes under each load and report a run for each baseline; less than 100 s if `quick`.
 
-    The files lie in `out`, or else in the current directory, and are removed; with `out` the result is kept there as
-    flush.json.
+    `stored` events are in the stores before: 10,000,000 if nothing is said, 1,000,000 if `quick`. The files lie in
+    `out`, or else in the current directory, and are removed; with `out` the result is kept there as flush.json. Raises
+    OSError where there is not enough space.
     """
-    return measure(QUICK if quick else FULL, out, tell)
+    sizes = QUICK if quick else FULL
+    return measure(sizes if stored is None else replace(sizes, stored=stored), out, tell)
 
 
 def measure(sizes: Sizes, out: Path | None, tell: Tell) -> dict[str, Any]:
     """Run the benchmark with these sizes."""
-    sessions = max(load.sessions for load in sizes.loads)
+    sessions = max(load.sessions for load in (sizes.closed, sizes.paced, sizes.turns))
     with measured_directory(out) as directory, _files_allowed(2 * sessions + _SPARE_FILES), ExitStack() as opened:
         machine = describe_machine(directory)
-        subjects: dict[str, Subject] = {}
-        for number, (name, compared) in enumerate(_BASELINES.items()):
-            place = directory / f"baseline-{number}"
-            place.mkdir()
-            baseline = opened.enter_context(closing(compared.make(place, sessions)))
-            subjects[name] = _drive(baseline, Lines(sessions), compared.grouped)
-        runs = trio.run(_measure_all, sizes, directory / "store", subjects, tell)
+        journal, sqlite = directory / "store", directory / "sqlite"
+        if sizes.stored:
+            fill_stores({journal: Filling(sizes.stored), sqlite: Filling(sizes.stored, backend="sqlite")}, tell)
+        tell("opening sessions")
+        hosts = {
+            _TRIO: opened.enter_context(Host(str(journal), sessions)),
+            _ASYNCIO: opened.enter_context(Host(str(journal), 1, "asyncio")),
+            _SQLITE_STORE: opened.enter_context(Host(f"sqlite:{sqlite}", sessions)),
+        }
+        for host in hosts.values():
+            host.wait_ready()
+        subjects = {name: host.burst for name, host in hosts.items()} | _baselines(directory, sessions, opened)
+        opened.enter_context(_frozen_garbage())
+        runs = _measure_all(sizes, subjects, tell)
     result = report(machine, runs)
     save(result, "flush", out)
     return result
 
 
-def _drive(baseline: Baseline, lines: Lines, grouped: bool) -> Subject:
-    async def burst(load: Load) -> Figures:
-        # The loop has nothing else to do meanwhile, and Ctrl-C ends it at once.
-        return drive_baseline(baseline, lines, load, grouped=grouped)
+def _baselines(directory: Path, sessions: int, opened: ExitStack) -> dict[str, Subject]:
+    subjects: dict[str, Subject] = {}
+    for number, (name, compared) in enumerate(_BASELINES.items()):
+        place = directory / f"baseline-{number}"
+        place.mkdir()
+        baseline = opened.enter_context(closing(compared.make(place, sessions)))
+        subjects[name] = partial(drive_baseline, baseline, Lines(sessions), grouped=compared.grouped)
+    return subjects
 
-    return burst
 
-
-async def _measure_all(sizes: Sizes, store: Path, subjects: dict[str, Subject], tell: Tell) -> list[Run]:
-    runs: list[Run] = []
-    async with open_runtime(store) as runtime:
-        sessions: list[Session] = []
-        for _ in range(max(load.sessions for load in sizes.loads)):
-            sessions.append(await runtime.create_session())
-
-        # As in a host that has run for a while: what it keeps is old, and a full collection is rare.
-        gc.collect()
-        gc.freeze()
-
-        async def flush_one(number: int) -> None:
-            session = sessions[number]
-            await session.append(EVENT_TYPE, EVENT_DATA)
-            await session.flush()
-
-        async def burst(load: Load) -> Figures:
-            return await drive_sessions(flush_one, load)
-
-        for load in sizes.loads:
-            runs += await _measure_load(sizes, load, {_OURS: burst, **subjects}, tell)
+def _measure_all(sizes: Sizes, subjects: Mapping[str, Subject], tell: Tell) -> list[Run]:
+    everybody = [_SQLITE_STORE, *_BASELINES]
+    runs = _measure_load(sizes, sizes.alone, [_TRIO, _ASYNCIO], [_SQLITE_STORE, *_ALONE], subjects, tell)
+    runs += _measure_load(sizes, sizes.closed, [_TRIO], everybody, subjects, tell)
+    runs += _measure_load(sizes, sizes.paced, [_TRIO], everybody, subjects, tell)
+    runs += _measure_load(sizes, sizes.turns, [_TRIO], [_SQLITE_STORE], subjects, tell)
     return runs
 
 
-async def _measure_load(sizes: Sizes, load: Load, subjects: dict[str, Subject], tell: Tell) -> list[Run]:
-    """Let the subjects that differ under this load take turns, and compare ours with each of the others."""
-    taking_part = [name for name in subjects if name == _OURS or load.sessions > 1 or not _BASELINES[name].crowd]
+def _measure_load(
+    sizes: Sizes,
+    load: Load,
+    ours: Sequence[str],
+    others: Sequence[str],
+    subjects: Mapping[str, Subject],
+    tell: Tell,
+) -> list[Run]:
+    """Let subjects take turns under a load, and compare each of ours with each of the others."""
+    taking_part = {name: partial(subjects[name], load) for name in (*ours, *others)}
     for name in taking_part:
-        await subjects[name](replace(load, seconds=sizes.warm_up_seconds))
-    measured: dict[str, list[Figures]] = {name: [] for name in taking_part}
-    for number, name in turns(sizes.rounds, taking_part):
-        tell(f"{load.sessions} sessions, {load.kind}: round {number + 1} of {sizes.rounds}: {name}")
-        measured[name].append(await subjects[name](load))
-    ours = medians(measured.pop(_OURS))
-    return [_compare(load, ours, name, medians(rounds), sizes.rounds) for name, rounds in measured.items()]
+        subjects[name](replace(load, seconds=sizes.warm_up_seconds))
+    kind = f"{load.sessions} sessions, {load.kind}"
+    measured = {
+        name: medians(rounds)
+        for name, rounds in interleaved(sizes.rounds, taking_part, lambda line: tell(f"{kind}: {line}")).items()
+    }
+    return [
+        _compare(sizes, load, measured, mine, other, compared)
+        for mine in ours
+        for other in others
+        for compared in _compared_figures(load, other)
+    ]
 
 
-def _compare(load: Load, ours: Figures, name: str, base: Figures, rounds: int) -> Run:
-    """Put ours beside a baseline; the run's name says of which figure the ratio is."""
-    compared = "p99_ms" if load.per_second else "p50_ms" if load.sessions == 1 else "per_second"
+def _compared_figures(load: Load, other: str) -> list[str]:
+    """Say which figures a load is about: with one session also p99, over a bare append."""
+    if load.per_second:
+        return ["p99_ms"]
+    if load.sessions > 1:
+        return ["per_second"]
+    return ["p50_ms", "p99_ms"] if other == _APPEND else ["p50_ms"]
+
+
+def _compare(sizes: Sizes, load: Load, measured: Mapping[str, Figures], mine: str, other: str, compared: str) -> Run:
+    """Put one of ours beside another; the run's name says of which figure the ratio is."""
+    figures, base = measured[mine], measured[other]
+    stored = Filling(sizes.stored).stored
     params = {
         "sessions": load.sessions,
         "load": load.kind,
         "planned_per_second": load.per_second,
+        "events_a_flush": load.events,
+        "loop": mine.rpartition(" ")[2],
+        "against": other,
         "event_bytes": EVENT_BYTES,
-        "index": "empty",
-        "against": name,
-        "rounds": rounds,
+        "stored": stored,
+        "base_stored": stored if other == _SQLITE_STORE else 0,
+        "rounds": sizes.rounds,
         "burst_seconds": load.seconds,
     }
-    return Run(f"flush {compared}", params, ours, base, round(ours[compared] / base[compared], 3))
+    return Run(f"flush {compared}", params, figures, base, round(figures[compared] / base[compared], 3))
+
+
+@contextmanager
+def _frozen_garbage() -> Iterator[None]:
+    """Keep what was made until now from the garbage collector: in a process that has run for a while it is old."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 @contextmanager

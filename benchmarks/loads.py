@@ -2,7 +2,7 @@
 
 A *closed* load shows throughput, and latency under as many flushes as there are sessions. A *paced* load plans when
 each event is to be flushed and measures from that moment, so that whoever falls behind can't hide it by asking later.
-The latencies of one burst become p50, p99 and flushes a second.
+The latencies of one burst become p50, p99 and events a second. Sessions are driven on whichever loop runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-import trio
+import anyio
 
 from turnkeeper.storage.exact_json import encode_event
 
@@ -38,11 +38,15 @@ FlushOne: TypeAlias = Callable[[int], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A burst of `seconds` over `sessions`; closed, or paced to `per_second` flushes over all sessions."""
+    """A burst of `seconds` over `sessions`; closed, or paced to `per_second` flushes over all sessions.
+
+    Each flush is of `events` events of its session.
+    """
 
     sessions: int
     seconds: float
     per_second: int | None = None
+    events: int = 1
 
     @property
     def kind(self) -> str:
@@ -52,17 +56,18 @@ class Load:
 
 @dataclass(slots=True)
 class Tally:
-    """What one burst took."""
+    """What one burst took, with so many events a flush."""
 
+    events: int
     latencies: list[float] = field(default_factory=list)
     seconds: float = 0.0
 
     def figures(self) -> Figures:
-        """Give the burst's latencies in milliseconds, and how many flushes a second were done."""
+        """Give the burst's latencies in milliseconds, and how many events a second became durable."""
         return {
             "p50_ms": percentile(self.latencies, 50) * 1000,
             "p99_ms": percentile(self.latencies, 99) * 1000,
-            "per_second": len(self.latencies) / self.seconds,
+            "per_second": len(self.latencies) * self.events / self.seconds,
         }
 
 
@@ -72,6 +77,10 @@ class Lines:
     def __init__(self, sessions: int) -> None:
         self._names = [f"session-{number:08d}" for number in range(sessions)]
         self._next = [0] * sessions
+
+    def events(self, session: int, count: int) -> list[Flushed]:
+        """Give the session's next events."""
+        return [self.event(session) for _ in range(count)]
 
     def event(self, session: int) -> Flushed:
         """Give the session's next event."""
@@ -89,7 +98,7 @@ def drive_baseline(baseline: Baseline, lines: Lines, load: Load, *, grouped: boo
 
     With `grouped` all that wait are flushed together, else one at a time.
     """
-    tally = Tally()
+    tally = Tally(load.events)
     began = time.perf_counter()
     if load.per_second is None:
         _drive_closed(baseline, lines, load, grouped, tally)
@@ -105,7 +114,7 @@ def _drive_closed(baseline: Baseline, lines: Lines, load: Load, grouped: bool, t
     waiting = deque((session, now) for session in range(load.sessions))
     while now < end:
         taken = [waiting.popleft() for _ in range(len(waiting) if grouped else 1)]
-        baseline.flush([lines.event(session) for session, _ in taken])
+        baseline.flush([event for session, _ in taken for event in lines.events(session, load.events)])
         now = time.perf_counter()
         for session, asked in taken:
             tally.latencies.append(now - asked)
@@ -123,7 +132,7 @@ def _drive_paced(baseline: Baseline, lines: Lines, load: Load, per_second: int, 
             now = time.perf_counter()
             continue
         numbers = range(done, due if grouped else done + 1)
-        baseline.flush([lines.event(number % load.sessions) for number in numbers])
+        baseline.flush([event for number in numbers for event in lines.events(number % load.sessions, load.events)])
         now = time.perf_counter()
         tally.latencies.extend(now - began - number / per_second for number in numbers)
         done = numbers.stop
@@ -134,17 +143,17 @@ def _drive_paced(baseline: Baseline, lines: Lines, load: Load, per_second: int, 
 
 async def drive_sessions(flush_one: FlushOne, load: Load) -> Figures:
     """Put sessions under load, each in a task of its own."""
-    tally = Tally()
+    tally = Tally(load.events)
     # A timetable begins when all tasks stand ready: starting a thousand of them isn't what is measured.
     began = time.perf_counter() + (0.0 if load.per_second is None else READY_SECONDS)
-    with trio.move_on_after(READY_SECONDS + load.seconds * PATIENCE_FACTOR):
-        async with trio.open_nursery() as nursery:
+    with anyio.move_on_after(READY_SECONDS + load.seconds * PATIENCE_FACTOR):
+        async with anyio.create_task_group() as tasks:
             for session in range(load.sessions):
                 if load.per_second is None:
-                    nursery.start_soon(_flush_closed, flush_one, session, began + load.seconds, tally)
+                    tasks.start_soon(_flush_closed, flush_one, session, began + load.seconds, tally)
                 else:
                     numbers = range(session, int(load.seconds * load.per_second), load.sessions)
-                    nursery.start_soon(_flush_paced, flush_one, session, began, load.per_second, numbers, tally)
+                    tasks.start_soon(_flush_paced, flush_one, session, began, load.per_second, numbers, tally)
     tally.seconds = time.perf_counter() - began
     return tally.figures()
 
@@ -164,6 +173,6 @@ async def _flush_paced(
     for number in numbers:
         planned = began + number / per_second
         # Without a wait a session that is behind would go on without giving the others their turn.
-        await trio.sleep(max(0.0, planned - time.perf_counter()))
+        await anyio.sleep(max(0.0, planned - time.perf_counter()))
         await flush_one(session)
         tally.latencies.append(time.perf_counter() - planned)

@@ -7,6 +7,7 @@ disk under test and says which file system that is: a tmpfs would make every syn
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
@@ -14,6 +15,7 @@ import shutil
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -21,12 +23,21 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from turnkeeper import __version__
+from turnkeeper.storage.lock import store_is_held
 
 Figures: TypeAlias = dict[str, float]
 Tell: TypeAlias = Callable[[str], None]
 """Takes one line for people on what is being done."""
 
 Measured = TypeVar("Measured")
+
+SPARE_BYTES = 512 * 1024 * 1024
+"""What has to be left on the disk beside what a benchmark writes."""
+
+SYSTEM_CACHES = Path("/proc/sys/vm/drop_caches")
+
+NODE_END_SECONDS = 10.0
+"""How long a node that nobody needs any more may take to end before its store is removed all the same."""
 
 
 @dataclass(slots=True)
@@ -106,7 +117,25 @@ def measured_directory(out: Path | None) -> Iterator[Path]:
     try:
         yield directory
     finally:
+        _wait_unserved(directory)
         shutil.rmtree(directory)
+
+
+def _wait_unserved(directory: Path) -> None:
+    """Wait until nobody serves a store in the directory: a node whose client was killed ends by itself, soon after."""
+    deadline = time.monotonic() + NODE_END_SECONDS
+    for file in directory.glob("*/store.json"):
+        while store_is_held(str(file.parent)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+def require_space(directory: Path, size: int) -> None:
+    """Raise OSError with ENOSPC, before anything is written, if so many bytes don't fit on the directory's disk."""
+    found = os.statvfs(directory)
+    free = found.f_bavail * found.f_frsize
+    if free < size + SPARE_BYTES:
+        room = f"this takes {(size + SPARE_BYTES) / 1e9:,.1f} GB of disk and {free / 1e9:,.1f} GB are free"
+        raise OSError(errno.ENOSPC, f"{room}; make space, measure less of it, or elsewhere with --out", str(directory))
 
 
 def describe_machine(directory: Path) -> dict[str, Any]:
@@ -151,8 +180,10 @@ def file_system(path: Path) -> str:
 def drop_caches(directory: Path) -> str:
     """Make the next reading of the directory's files come from the disk as far as this user can; say by what means."""
     for folder, _, names in os.walk(directory):
-        for name in names:
-            descriptor = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_CLOEXEC)
+        for path in (Path(folder, name) for name in names):
+            if not path.is_file():  # a socket that its node left behind
+                continue
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 os.fsync(descriptor)  # pages that wait to be written can't be dropped
                 if hasattr(os, "posix_fadvise"):
@@ -161,7 +192,7 @@ def drop_caches(directory: Path) -> str:
                 os.close(descriptor)
     if sys.platform == "linux" and os.geteuid() == 0:
         try:
-            Path("/proc/sys/vm/drop_caches").write_text("3\n")
+            SYSTEM_CACHES.write_text("3\n")
         except OSError:  # read-only in many containers
             pass
         else:

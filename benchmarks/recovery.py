@@ -1,32 +1,33 @@
-"""How long the journal's opening takes after `kill -9`, in a large store over a small one: size should not matter.
+"""How long a store's index takes to be ready again: after `kill -9`, where size should not matter, and built anew.
 
-Two stores differ in nothing but their size: 10,000 and 1,000,000 events of 460 bytes, each event a run of its own, as
-one flush an event leaves them (the largest index that so many events can have). The writer of each is killed at the
-same point, after a batch became durable and before the index knew it, so that every opening finds the same tail: the
-batch at the index's mark and one behind it. Opening is measured alone, in a process that has started and imported
-already, with the files in the page cache (warm) and without (cold). The machine stays up all the while: after it went
-down the index is built anew from the headers, which this does not measure.
+*Opening after a kill*: two stores differ in nothing but their size. The writer of each is killed at the same point,
+after a batch became durable and before the index knew it, so that every opening finds the same tail: the batch at the
+index's mark and one behind it. Opening is measured alone, in a process that has started and imported already, with the
+files in the page cache (warm) and without (cold). The machine stays up all the while.
+
+*Rebuild and verify* of the large store, each event a run of its own and ten events a run: see `rebuilding`. Rebuild is
+what opening costs after the machine went down.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import shutil
 import signal
 import time
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from turnkeeper.runtime.identity import boot_id, is_gone, own_identity
-from turnkeeper.storage import lock, store
-from turnkeeper.storage.exact_json import encode_event
+from turnkeeper.runtime.identity import own_identity
+from turnkeeper.storage.backend import Backend
 from turnkeeper.storage.filesystem import LocalFileSystem
-from turnkeeper.storage.journal import Journal
-from turnkeeper.storage.requests import Append
 
+from .filled_stores import SESSIONS, Filling, SessionLines, append, fill_stores, open_to_write, session_name
+from .measured_process import MeasuredProcess
 from .measuring import (
     Figures,
     Run,
@@ -40,34 +41,30 @@ from .measuring import (
     report,
     save,
 )
+from .rebuilding import compare_with_parsing
 
 EVENT_BYTES = 460
-TAIL_RUNS = 100
-"""Streams that get one more event in each batch of the tail."""
-
-_ANSWER_SECONDS = 90.0
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured: two stores of sessions, each with `events` events, and how often each is opened."""
+    """How much is measured: events of two stores, and how often each is opened, and the large one built anew."""
 
-    small_sessions: int
-    large_sessions: int
     small_events: int
     large_events: int
-    rounds: int
+    openings: int
+    rebuilds: int
 
 
-QUICK = Sizes(small_sessions=1_000, large_sessions=10_000, small_events=10_000, large_events=1_000_000, rounds=21)
-FULL = Sizes(small_sessions=1_000, large_sessions=10_000, small_events=10_000, large_events=1_000_000, rounds=51)
+QUICK = Sizes(small_events=100_000, large_events=1_000_000, openings=11, rebuilds=5)
+FULL = Sizes(small_events=100_000, large_events=10_000_000, openings=51, rebuilds=5)
 
 
 def run_recovery(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -> dict[str, Any]:
-    """Build both stores, kill and open each many times, and report medians and their ratio, warm and cold.
+    """Fill stores, open and kill them many times, build and verify them; report medians and their ratios.
 
     The stores lie in `out`, or else in the current directory, and are removed; with `out` the result is kept there as
-    recovery.json. Takes 700 MB of disk.
+    recovery.json. Takes 7 GB of disk, 0.8 GB if `quick`. Raises OSError where that isn't free.
     """
     return measure(QUICK if quick else FULL, out, tell)
 
@@ -76,31 +73,46 @@ def measure(sizes: Sizes, out: Path | None, tell: Tell) -> dict[str, Any]:
     """Run the benchmark with these sizes."""
     with measured_directory(out) as directory:
         machine = describe_machine(directory)
-        small = _Store(directory / "small", sizes.small_sessions, sizes.small_events)
-        large = _Store(directory / "large", sizes.large_sessions, sizes.large_events)
-        for each in (small, large):
-            tell(f"building a store of {each.events:,} events")
-            each.build()
-            each.open_and_kill(cold=False)  # from here on every opening finds the same tail
-        os.sync()  # or the first openings would wait for what building left to be written
-        runs = [_compare(small, large, sizes, cold=cold, tell=tell) for cold in (False, True)]
+        small = _Store(directory / "small", Filling(sizes.small_events))
+        large = _Store(directory / "large", Filling(sizes.large_events))
+        fill_stores({each.path: each.filling for each in (small, large)}, tell)
+        rebuilt = compare_with_parsing(large.path, large.filling, sizes.rebuilds, tell)
+        runs = [*_compare_openings(small, large, sizes, tell), *rebuilt]
+        shutil.rmtree(large.path)  # before the next one of its size
+        runs += _compare_turns(directory / "turns", sizes, tell)
     result = report(machine, runs)
     save(result, "recovery", out)
     return result
 
 
+def _compare_turns(path: Path, sizes: Sizes, tell: Tell) -> list[Run]:
+    filling = Filling(sizes.large_events, run_events=10)
+    fill_stores({path: filling}, tell)
+    return compare_with_parsing(path, filling, sizes.rebuilds, tell)
+
+
+def _compare_openings(small: _Store, large: _Store, sizes: Sizes, tell: Tell) -> list[Run]:
+    for each in (small, large):
+        each.kill()  # from here on every opening finds the same tail
+    os.sync()  # or the first openings would wait for what was written before
+    return [_compare(small, large, sizes, cold=cold, tell=tell) for cold in (False, True)]
+
+
 def _compare(small: _Store, large: _Store, sizes: Sizes, *, cold: bool, tell: Tell) -> Run:
-    subjects = {f"{each.events:,} events": partial(each.open_and_kill, cold=cold) for each in (small, large)}
-    in_small, in_large = interleaved(sizes.rounds, subjects, tell).values()
+    subjects = {
+        f"{each.filling.stored:,} events, {'cold' if cold else 'warm'}": partial(each.open_and_kill, cold=cold)
+        for each in (small, large)
+    }
+    in_small, in_large = interleaved(sizes.openings, subjects, tell).values()
     figures, base = _summary(in_large), _summary(in_small)
     params = {
         "cache": "cold" if cold else "warm",
         "dropped_by": large.dropped_by if cold else None,
-        "events": sizes.large_events,
-        "base_events": sizes.small_events,
+        "events": large.filling.stored,
+        "base_events": small.filling.stored,
         "event_bytes": EVENT_BYTES,
-        "tail_runs": TAIL_RUNS,
-        "rounds": sizes.rounds,
+        "tail_runs": SESSIONS,
+        "rounds": sizes.openings,
     }
     return Run("open", params, figures, base, round(figures["open_ms"] / base["open_ms"], 3))
 
@@ -113,20 +125,22 @@ def _summary(rounds: list[Figures]) -> Figures:
 class _Store:
     """One store, and the process that is to be killed in it."""
 
-    def __init__(self, path: Path, sessions: int, events: int) -> None:
+    def __init__(self, path: Path, filling: Filling) -> None:
         self.path = path
-        self.sessions = sessions
-        self.events = events
+        self.filling = filling
         self.dropped_by = ""
 
-    def build(self) -> None:
-        """Fill the store in a process that is killed at the end, one batch of which the index doesn't know."""
-        with _Victim(_build_and_die, str(self.path), self.sessions, self.events) as victim:
+    def kill(self) -> None:
+        """Open the store, which was closed, and let its writer die with one batch that the index doesn't know."""
+        with MeasuredProcess(_open_and_die, str(self.path)) as victim:
+            victim.receive()  # it has started
+            victim.send("open")
+            victim.receive()
             victim.wait_killed()
 
     def open_and_kill(self, *, cold: bool) -> Figures:
         """Open the journal in a new process and give the time that took; the process then dies as the one before."""
-        with _Victim(_open_and_die, str(self.path)) as victim:
+        with MeasuredProcess(_open_and_die, str(self.path)) as victim:
             victim.receive()  # it has started
             if cold:
                 self.dropped_by = drop_caches(self.path)
@@ -136,39 +150,6 @@ class _Store:
                 raise RuntimeError(f"the opening hopped {hopped} batches instead of the one that was not indexed")
             victim.wait_killed()
         return {"open_ms": seconds * 1000, "cpu_ms": cpu * 1000}
-
-
-class _Victim:
-    """A process that ends by killing itself at the point that it is told to; ended in any case."""
-
-    def __init__(self, target: Any, *arguments: Any) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=target, args=(theirs, *arguments), daemon=True)
-        self._process.start()
-        theirs.close()
-
-    def __enter__(self) -> _Victim:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._connection.close()
-        self._process.kill()
-        self._process.join()
-        self._process.close()
-
-    def send(self, message: str) -> None:
-        self._connection.send(message)
-
-    def receive(self) -> Any:
-        if not self._connection.poll(_ANSWER_SECONDS):
-            raise TimeoutError(f"the measured process said nothing for {_ANSWER_SECONDS:.0f} s")
-        return self._connection.recv()
-
-    def wait_killed(self) -> None:
-        self._process.join(_ANSWER_SECONDS)
-        if self._process.exitcode != -signal.SIGKILL:
-            raise RuntimeError(f"the measured process ended with {self._process.exitcode} and not by SIGKILL")
 
 
 # -- in the process that is killed
@@ -185,56 +166,25 @@ class _LethalFileSystem(LocalFileSystem):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _build_and_die(connection: Connection, root: str, sessions: int, events: int) -> None:
-    connection.close()
-    store.make_directory(root)
-    fs = _LethalFileSystem(root)
-    journal = _open(root, fs)
-    names = [_name(number) for number in range(sessions)]
-    for seq in range(events // sessions):
-        for start in range(0, sessions, 1_000):
-            part = names[start : start + 1_000]
-            journal.commit([_append(name, seq) for name in part])
-            journal.between_commits()
-    _die(journal, fs)
-
-
-def _open_and_die(connection: Connection, root: str) -> None:
+def _open_and_die(starter: Connection, root: str) -> None:
     fs = _LethalFileSystem(root)
     own_identity()
-    connection.send("started")
-    connection.recv()
+    import_module("turnkeeper.storage.journal")
+    starter.send("started")
+    starter.recv()
     began, cpu_began = time.perf_counter(), time.process_time()
-    journal = _open(root, fs)
+    backend = open_to_write(root, fs)
     cpu, seconds = time.process_time() - cpu_began, time.perf_counter() - began
-    connection.send((seconds, journal.report.hopped_batches, cpu))
-    _die(journal, fs)
+    starter.send((seconds, backend.report.hopped_batches, cpu))
+    _die(backend, fs)
 
 
-def _open(root: str, fs: LocalFileSystem) -> Journal:
-    """Open the journal as the writer does, with the store's lock held from here to the process's end."""
-    descriptor = store.open_store_file(root, create=True)
-    if not lock.take(descriptor):
-        raise RuntimeError("the store's last writer still holds its lock")
-    store.finish(descriptor, root)
-    return Journal.open(root, boot=boot_id(), is_gone=is_gone, holder=own_identity().as_map(), fs=fs)
-
-
-def _die(journal: Journal, fs: _LethalFileSystem) -> None:
-    """Commit one batch as at any opening before, and die when it is durable and not yet indexed."""
+def _die(backend: Backend, fs: _LethalFileSystem) -> None:
+    """Commit one event of each session, as at any opening before, and die when it is durable and not yet indexed."""
     appends = []
-    for number in range(TAIL_RUNS):
-        name = _name(number)
-        appends.append(_append(name, journal.row(name).head))
+    for number in range(SESSIONS):
+        name = session_name(number)
+        head = backend.row(name).head
+        appends.append(append(name, head, SessionLines(name).lines(head, 1)))
     fs.armed = True
-    journal.commit(appends)
-
-
-def _name(number: int) -> str:
-    return f"session-{number:06d}"
-
-
-def _append(stream: str, seq: int) -> Append:
-    patch = {"id": stream, "kind": "session", "created": 1_700_000_000_000} if seq == 0 else None
-    line = encode_event(stream, seq, 1_700_000_000_000, "assistant/message", {"text": "x" * 356})
-    return Append(stream, 1, seq, line, patch, create=seq == 0)
+    backend.commit(appends)

@@ -82,7 +82,13 @@ bench = Group(
     "bench",
     help="Measurements on this machine, beside what else could keep the events.",
     epilog=example_text(f"{NAME} bench flush --quick"),
-    members={"flush": ".bench:flush", "recovery": ".bench:recovery"},
+    members={
+        "flush": ".bench:flush",
+        "recovery": ".bench:recovery",
+        "load": ".bench:load",
+        "disk": ".bench:disk",
+        "memory": ".bench:memory",
+    },
 )
 
 

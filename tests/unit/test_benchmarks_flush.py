@@ -9,27 +9,47 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
-import trio
 
 from turnkeeper.benchmarks.baselines import AppendedFile, FilledFile, Flushed, MakeBaseline, SessionFiles, SqliteRows
 from turnkeeper.benchmarks.flush import EVENT_BYTES, Sizes, measure
 from turnkeeper.benchmarks.loads import Lines, Load, drive_baseline, drive_sessions
 from turnkeeper.benchmarks.measuring import be_quiet
 
-TINY = Sizes((Load(1, 0.02), Load(3, 0.02), Load(3, 0.05, per_second=200)), rounds=1, warm_up_seconds=0.01)
+TINY = Sizes(
+    stored=200,
+    alone=Load(1, 0.02),
+    closed=Load(3, 0.02),
+    paced=Load(3, 0.05, per_second=200),
+    turns=Load(3, 0.02, events=10),
+    rounds=1,
+    warm_up_seconds=0.01,
+)
 
 
 def test_every_load_compares_ours_with_every_baseline(tmp_path: Path) -> None:
-    """Through a real node and writer; each run's ratio is of the figure that its name says."""
+    """Through real nodes and writers, on stores that hold events; each run's ratio is of the figure that it names."""
     result = measure(TINY, tmp_path, be_quiet)
-    assert len(result["runs"]) == 4 + 7 + 7
-    for run in result["runs"]:
+    runs = result["runs"]
+    for run in runs:
         compared = run["name"].removeprefix("flush ")
         assert run["figures"].keys() == run["base"].keys() == {"p50_ms", "p99_ms", "per_second"}
         assert 0 < run["figures"]["p50_ms"] <= run["figures"]["p99_ms"]
         assert run["ratio"] == pytest.approx(run["figures"][compared] / run["base"][compared], rel=0.01, abs=0.001)
-    assert {run["name"] for run in result["runs"]} == {"flush p50_ms", "flush per_second", "flush p99_ms"}
+        assert run["params"]["stored"] == 200
+        assert run["params"]["base_stored"] == (200 if run["params"]["against"] == "turnkeeper on SQLite" else 0)
+    alone = [run for run in runs if run["params"]["sessions"] == 1]
+    assert [(run["name"], run["params"]["loop"]) for run in alone if run["params"]["against"] == "append"] == [
+        ("flush p50_ms", "trio"),
+        ("flush p99_ms", "trio"),
+        ("flush p50_ms", "asyncio"),
+        ("flush p99_ms", "asyncio"),
+    ]
+    assert [run["name"] for run in runs[len(alone) :]] == ["flush per_second"] * 8 + ["flush p99_ms"] * 8 + [
+        "flush per_second"
+    ]
+    assert runs[-1]["params"]["events_a_flush"] == 10
     assert json.loads((tmp_path / "flush.json").read_text()) == result
     assert [path.name for path in tmp_path.iterdir()] == ["flush.json"]
 
@@ -105,16 +125,25 @@ def test_a_closed_load_flushes_each_session_in_turn() -> None:
     assert figures["p50_ms"] > 4 * 5
 
 
+def test_a_flush_of_many_events_counts_them_all() -> None:
+    """What is told is events a second, whatever a flush holds."""
+    slow = Slow(0.01)
+    figures = drive_baseline(slow, Lines(2), Load(2, 0.2, events=10), grouped=True)
+    assert set(slow.batches) == {20}
+    assert figures["per_second"] == pytest.approx(20 / 0.01, rel=0.3)
+
+
+@pytest.mark.parametrize("loop", ["trio", "asyncio"])
 @pytest.mark.parametrize("load", [Load(3, 0.1), Load(3, 0.1, per_second=300)], ids=["closed", "paced"])
-def test_every_session_of_a_load_flushes(load: Load) -> None:
-    """Sessions run side by side, each in its own task."""
+def test_every_session_of_a_load_flushes(load: Load, loop: str) -> None:
+    """Sessions run side by side, each in its own task, on either loop."""
     seen: list[int] = []
 
     async def flush_one(session: int) -> None:
-        await trio.sleep(0.01)
+        await anyio.sleep(0.01)
         seen.append(session)
 
-    figures = trio.run(drive_sessions, flush_one, load)
+    figures = anyio.run(drive_sessions, flush_one, load, backend=loop)
     assert set(seen) == {0, 1, 2}
     assert figures["p50_ms"] >= 10
     assert figures["per_second"] > 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from functools import partial
 from pathlib import Path
 
@@ -78,6 +79,7 @@ def test_caches_are_dropped_without_changing_a_file(tmp_path: Path, monkeypatch:
     """Without root only the directory's own pages go, and it says so."""
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     (tmp_path / "file").write_bytes(b"kept")
+    os.mkfifo(tmp_path / "left behind, as a node's socket is")
     assert drop_caches(tmp_path) == "posix_fadvise"
     assert (tmp_path / "file").read_bytes() == b"kept"
 

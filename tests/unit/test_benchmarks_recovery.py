@@ -1,4 +1,4 @@
-"""The recovery benchmark on a small input: real openings of really killed writers."""
+"""The recovery benchmark on a small input: real openings of really killed writers, real rebuilds, real verifies."""
 
 from __future__ import annotations
 
@@ -6,21 +6,35 @@ from pathlib import Path
 
 import pytest
 
+from turnkeeper.benchmarks import measuring
 from turnkeeper.benchmarks.measuring import be_quiet
 from turnkeeper.benchmarks.recovery import Sizes, measure
 
-TINY = Sizes(small_sessions=100, large_sessions=200, small_events=100, large_events=400, rounds=1)
+TINY = Sizes(small_events=200, large_events=3_000, openings=1, rebuilds=1)
 
 
-def test_opening_is_compared_warm_and_cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each run holds both stores' times and their ratio; every opening found one batch to index, or it had failed."""
-    monkeypatch.setattr("os.geteuid", lambda: 1000)  # the machine's other caches are not this test's to drop
+def test_opening_and_rebuilding_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every opening found one batch to index, and every rebuild and verify all events, or it had failed."""
+    # The machine's other caches are not this test's to drop.
+    monkeypatch.setattr(measuring, "SYSTEM_CACHES", tmp_path / "none" / "drop_caches")
     result = measure(TINY, tmp_path, be_quiet)
-    warm, cold = result["runs"]
+    warm, cold, *rebuilt = result["runs"]
     assert (warm["name"], warm["params"]["cache"], warm["params"]["dropped_by"]) == ("open", "warm", None)
     assert (cold["name"], cold["params"]["cache"], cold["params"]["dropped_by"]) == ("open", "cold", "posix_fadvise")
     for run in (warm, cold):
         assert run["ratio"] == pytest.approx(run["figures"]["open_ms"] / run["base"]["open_ms"], abs=0.001)
         assert run["figures"]["cpu_ms"] > 0
         assert run["base"]["open_ms"] > 0
+        assert (run["params"]["events"], run["params"]["base_events"]) == (3_000, 200)
+    assert [(run["name"], run["params"]["run_events"]) for run in rebuilt] == [
+        ("rebuild per_second", 1),
+        ("verify per_second", 1),
+        ("rebuild per_second", 10),
+        ("verify per_second", 10),
+    ]
+    for run in rebuilt:
+        figures, base = run["figures"], run["base"]
+        assert figures["per_second"] == pytest.approx(3_000 / figures["seconds"], rel=0.01)
+        assert run["ratio"] == pytest.approx(figures["per_second"] / base["per_second"], rel=0.01)
+    assert all(5 < run["figures"]["anonymous_mb"] < 500 for run in rebuilt if run["name"].startswith("rebuild"))
     assert [path.name for path in tmp_path.iterdir()] == ["recovery.json"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,12 @@ from typing import Any
 import pytest
 
 from turnkeeper.benchmarks import recovery
+from turnkeeper.benchmarks.process_memory import family
 from turnkeeper.runtime.cli.program import run
+from turnkeeper.storage.lock import store_is_held
+
+from ..command_line import DEADLINE_SECONDS, CommandLine
+from ..serving import eventually
 
 RESULT = {
     "machine": {"cores": 2, "file_system": "ext4"},
@@ -73,3 +80,69 @@ def test_no_users_store_is_filled(
     assert run(["bench", "recovery", "--store", str(tmp_path)]) == 2
     assert "--out says in which directory" in capfd.readouterr().err
     assert calls == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["flush", "--stored", "-1"], ["flush", "--stored", "many"], ["recovery", "--stored", "1"], ["load", "again"]],
+)
+def test_a_wrong_option_is_wrong_usage(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    """One line says what is wrong, and nothing is measured."""
+    assert run(["bench", *arguments]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"turnkeeper: turnkeeper bench {arguments[0]}: ") or "--help" in line
+
+
+@pytest.mark.parametrize("name", ["flush", "recovery", "load", "disk", "memory"])
+def test_a_full_disk_is_told_in_one_line(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is filled: how much it takes, how much is free, and what to do."""
+    found = os.statvfs(tmp_path)
+    fields = [*found]
+    fields[4] = (1 << 30) // found.f_frsize // 4  # a quarter of a GiB is free
+    monkeypatch.setattr("os.statvfs", lambda path: os.statvfs_result(fields))
+    assert run(["bench", name, "--quick", "--out", str(tmp_path)]) == 6
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "GB of disk and 0.3 GB are free; make space" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def is_served(directory: Path) -> bool:
+    """Say whether both stores of a flush benchmark have their nodes."""
+    stores = list(directory.glob("*/*/store.json"))
+    return len(stores) == 2 and all(
+        store_is_held(str(file.parent)) and (file.parent / "node.sock").exists() for file in stores
+    )
+
+
+def is_filled(directory: Path) -> bool:
+    """Say whether a store is being filled."""
+    return any(file.stat().st_size > 8_000_000 for file in directory.glob("*/*/journal/00000001.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "has_come_so_far"),
+    [(["flush", "--stored", "1000"], is_served), (["load"], is_filled)],
+    ids=["while it measures", "while it fills"],
+)
+def test_an_interrupted_benchmark_leaves_nothing_behind(
+    arguments: list[str], has_come_so_far: Callable[[Path], bool], tmp_path: Path
+) -> None:
+    """Ctrl-C ends every process that it started, and removes what they wrote; nobody prints a traceback."""
+    out = tmp_path / "out"
+    cli = CommandLine(tmp_path / "store", tmp_path)
+    process = cli.start("bench", *arguments, "--quick", "--out", out)
+    try:
+        eventually(lambda: has_come_so_far(out))
+        started = set(family(process.pid))
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=DEADLINE_SECONDS)
+    finally:
+        process.kill()
+        process.communicate()
+    assert b"Traceback" not in err
+    assert process.returncode in (130, -signal.SIGINT)
+    assert list(out.iterdir()) == []
+    assert len(started) > 1
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started))

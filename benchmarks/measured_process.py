@@ -1,0 +1,122 @@
+"""Processes of a benchmark's own: each runs one function, talks to its starter over a pipe, and never outlives it long.
+
+What is filled, opened, killed or measured as a host lives in a process of its own, so that nobody is measured with
+another's heap, garbage or caches. Such a process leads a process session, so Ctrl-C reaches the starter alone, which
+ends the process and all that it started. The function's arguments, and what is said, are pickled: both ends are ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, Pipe, wait
+from pathlib import Path
+from typing import Any
+
+import turnkeeper
+
+ANSWER_SECONDS = 600.0
+"""So long is waited for what a process says; the longest thing that it does in between is to build a large index."""
+
+_RUN = "import sys; from turnkeeper.benchmarks.measured_process import run_child; run_child(int(sys.argv[1]))"
+
+
+class MeasuredProcess:
+    """A process that runs `function(connection, *arguments)`; what it raises, `receive` raises here.
+
+    Left as a context manager, its end of the pipe is closed, it gets `ending_seconds` to end by itself, and is then
+    killed with all of its process group.
+    """
+
+    def __init__(self, function: Callable[..., None], *arguments: Any, ending_seconds: float = 0.0) -> None:
+        self._ending_seconds = ending_seconds
+        self._connection, theirs = Pipe()
+        package = str(Path(turnkeeper.__file__).parent.parent)
+        paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _RUN, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                start_new_session=True,
+            )
+        self._connection.send((function, arguments))
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
+    def __enter__(self) -> MeasuredProcess:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._connection.close()
+        try:
+            if self._ending_seconds:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(self._ending_seconds)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def send(self, message: Any) -> None:
+        """Say something to it."""
+        self._connection.send(message)
+
+    def receive(self, seconds: float = ANSWER_SECONDS) -> Any:
+        """Wait for what it says next.
+
+        Raises what its function raised, RuntimeError if it ended without a word, TimeoutError.
+        """
+        if not self._connection.poll(seconds):
+            raise TimeoutError(f"a measured process said nothing for {seconds:.0f} s")
+        try:
+            message = self._connection.recv()
+        except (EOFError, ConnectionResetError):
+            raise RuntimeError("a measured process ended without a word") from None
+        if isinstance(message, _Raised):
+            raise message.error
+        return message
+
+    def wait_killed(self) -> None:
+        """Wait until it has killed itself. Raises RuntimeError if it ended in another way, or hasn't."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(ANSWER_SECONDS)
+        if self._process.returncode != -signal.SIGKILL:
+            raise RuntimeError(f"a measured process ended with {self._process.returncode} and not by SIGKILL")
+
+
+class _Raised:
+    """What the function raised, on its way to the starter."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def receive_from_any(processes: Sequence[MeasuredProcess]) -> MeasuredProcess:
+    """Wait until any of the processes has said something or ended, and give it. Raises TimeoutError."""
+    ready = wait([process._connection for process in processes], ANSWER_SECONDS)
+    for process in processes:
+        if process._connection in ready:
+            return process
+    raise TimeoutError(f"the measured processes said nothing for {ANSWER_SECONDS:.0f} s")
+
+
+def run_child(descriptor: int) -> None:
+    """Be a measured process, with its end of the pipe."""
+    with Connection(descriptor) as starter:
+        try:
+            function, arguments = starter.recv()
+            function(starter, *arguments)
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            pass  # the starter has gone, and nobody wants anything any more
+        except Exception as error:
+            with contextlib.suppress(OSError):
+                starter.send(_Raised(error))

@@ -1,0 +1,143 @@
+"""Whether the writer's memory grows while it serves: 1,000 sessions append for ten minutes, 5,000 events a second.
+
+The sessions are in one host process, each flushes every event. Measured is the writer's anonymous memory, which it
+keeps to itself; pages of the index that it maps are the system's to take back. The first part isn't counted: caches and
+buffers, bounded as they are, fill up then. Of the rest a line's slope is taken, with its bounds: with zero between
+them, no growth can be told from none. A short run sees mostly the filling of caches.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from turnkeeper import open_runtime
+from turnkeeper.actors.asking import ask_writer_hello
+
+from .hosts import flush_events
+from .loads import Load, drive_sessions
+from .measuring import (
+    Figures,
+    Run,
+    Tell,
+    be_quiet,
+    describe_machine,
+    measured_directory,
+    report,
+    require_space,
+    save,
+)
+from .process_memory import anonymous_bytes
+from .trend import BLOCKS, trend
+
+EVENT_BYTES = 460
+_STORED_BYTES = 700
+"""What an event takes on disk at most, its part of a header and of the index included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured: the load, how much of its time isn't counted, and how often is looked."""
+
+    load: Load
+    warm_up_seconds: float
+    sample_seconds: float
+
+
+QUICK = Sizes(Load(1_000, 20.0, per_second=5_000), warm_up_seconds=5.0, sample_seconds=0.1)
+FULL = Sizes(Load(1_000, 600.0, per_second=5_000), warm_up_seconds=60.0, sample_seconds=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look at the writer, so many seconds after the load began."""
+
+    seconds: float
+    kib: float
+
+
+def run_memory(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -> dict[str, Any]:
+    """Watch the writer under load for ten minutes, 20 s if `quick`; report its slope, and all samples.
+
+    The store lies in `out`, or else in the current directory, and is removed; with `out` the result is kept there as
+    memory.json. Takes 2.7 GB of disk, 0.6 GB if `quick`. Raises OSError where that isn't free.
+    """
+    return measure(QUICK if quick else FULL, out, tell)
+
+
+def measure(sizes: Sizes, out: Path | None, tell: Tell) -> dict[str, Any]:
+    """Run the benchmark with these sizes. Raises ValueError where they give too few samples for a slope."""
+    load = sizes.load
+    with measured_directory(out) as directory:
+        require_space(directory, int((load.per_second or 0) * load.seconds) * _STORED_BYTES)
+        machine = describe_machine(directory)
+        samples: list[Sample] = []
+        reached = anyio.run(_run, directory / "store", sizes, samples, tell, backend="trio")
+    result = {
+        **report(machine, [_judge(sizes, samples, reached)]),
+        "samples": [[round(each.seconds, 2), round(each.kib)] for each in samples],
+    }
+    save(result, "memory", out)
+    return result
+
+
+async def _run(store: Path, sizes: Sizes, samples: list[Sample], tell: Tell) -> Figures:
+    """Let the sessions append and look at the writer meanwhile; give what the load reached."""
+    load = sizes.load
+    async with open_runtime(store) as runtime:
+        sessions = [await runtime.create_session() for _ in range(load.sessions)]
+        hello = ask_writer_hello(str(store))
+        if hello is None:
+            raise RuntimeError("the store isn't served")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_watch, hello["pid"], sizes, samples, tell)
+            reached = await drive_sessions(partial(flush_events, sessions, load.events), load)
+            tasks.cancel_scope.cancel()
+    return reached
+
+
+async def _watch(pid: int, sizes: Sizes, samples: list[Sample], tell: Tell) -> None:
+    began = time.monotonic()
+    while True:
+        await anyio.sleep(sizes.sample_seconds)
+        used = anonymous_bytes(pid)
+        if not used:
+            raise RuntimeError(f"the writer, process {pid}, has ended")
+        seconds = time.monotonic() - began
+        samples.append(Sample(seconds, used / 1024))
+        tell(f"{seconds:.0f} of {sizes.load.seconds:.0f} s: the writer has {used / 1e6:.1f} MB of its own")
+
+
+def _judge(sizes: Sizes, samples: Sequence[Sample], reached: Figures) -> Run:
+    """Take the slope of what comes after the warm-up; the ratio is of the memory at its end over its beginning."""
+    counted = [each for each in samples if each.seconds >= sizes.warm_up_seconds]
+    found = trend([(each.seconds / 60, each.kib) for each in counted])
+    part = len(counted) // BLOCKS
+    begin = statistics.fmean(each.kib for each in counted[:part])
+    end = statistics.fmean(each.kib for each in counted[-part:])
+    params = {
+        "sessions": sizes.load.sessions,
+        "planned_per_second": sizes.load.per_second,
+        "event_bytes": EVENT_BYTES,
+        "seconds": sizes.load.seconds,
+        "warm_up_seconds": sizes.warm_up_seconds,
+        "samples": len(counted),
+        "slope": found.direction,
+    }
+    figures = {
+        "slope_kib_a_minute": round(found.slope, 2),
+        "slope_low": round(found.low, 2),
+        "slope_high": round(found.high, 2),
+        "end_kib": round(end, 1),
+        "most_kib": max(each.kib for each in counted),
+        "per_second": round(reached["per_second"], 1),
+        "p99_ms": round(reached["p99_ms"], 3),
+    }
+    return Run("memory end over begin", params, figures, {"begin_kib": round(begin, 1)}, round(end / begin, 4))

@@ -1,0 +1,254 @@
+"""What it costs to read a session from a large store, through the public client, over reading the same bytes.
+
+The store holds the events of a hundred sessions that ran side by side, each event a run of its own, so that every
+session lies scattered over the whole journal. Two readings, each the client's whole way: index, bytes, checksums, and
+events as a program gets them.
+
+*The last 50 events* of one of those sessions, warm: what a resume begins with. Its base reads the same bytes, warm.
+
+*A whole session* of 5,000 events at even distances over the journal, cold: the caches are dropped before each round and
+the store is opened before the clock starts. Its base asks for the same bytes by WILLNEED and reads them, in the
+order of the files, cold too.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from turnkeeper import Runtime, open_runtime
+from turnkeeper.storage.index import Index
+from turnkeeper.storage.index_records import Extent
+from turnkeeper.storage.reading import store_files
+from turnkeeper.storage.scanning import segment_path
+from turnkeeper.storage.trust import judge_index
+
+from .filled_stores import SCATTERED, Filling, fill_stores, session_name
+from .measuring import (
+    Figures,
+    Run,
+    Tell,
+    be_quiet,
+    describe_machine,
+    drop_caches,
+    interleaved,
+    measured_directory,
+    medians,
+    percentile,
+    report,
+    save,
+)
+
+LAST = 50
+_OURS, _BYTES = "turnkeeper", "the same bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured: events in the store and in the scattered session, and how often each is read.
+
+    A warm round is of `warm_reads` reads.
+    """
+
+    events: int
+    scattered: int
+    rounds: int
+    warm_reads: int
+
+
+QUICK = Sizes(events=1_000_000, scattered=5_000, rounds=5, warm_reads=200)
+FULL = Sizes(events=10_000_000, scattered=5_000, rounds=11, warm_reads=500)
+
+
+def run_load(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -> dict[str, Any]:
+    """Fill a store and read from it, warm and cold; report medians and ratios.
+
+    The store lies in `out`, or else in the current directory, and is removed; with `out` the result is kept there as
+    load.json. Takes 7 GB of disk, 0.8 GB if `quick`. Raises OSError where that isn't free.
+    """
+    return measure(QUICK if quick else FULL, out, tell)
+
+
+def measure(sizes: Sizes, out: Path | None, tell: Tell) -> dict[str, Any]:
+    """Run the benchmark with these sizes."""
+    filling = Filling(sizes.events, scattered=sizes.scattered)
+    with measured_directory(out) as directory:
+        machine = describe_machine(directory)
+        store = directory / "store"
+        fill_stores({store: filling}, tell)
+        runs = [_read_last(store, filling, sizes, tell), _read_whole(store, filling, sizes, tell)]
+    result = report(machine, runs)
+    save(result, "load", out)
+    return result
+
+
+def _read_last(store: Path, filling: Filling, sizes: Sizes, tell: Tell) -> Run:
+    session = session_name(0)
+    events = filling.session_events
+    last = min(LAST, events)
+    extents = _extents(store, session, events - last)
+    measured = interleaved(
+        sizes.rounds,
+        {
+            _OURS: partial(anyio.run, _read_last_often, str(store), session, last, sizes.warm_reads, backend="trio"),
+            _BYTES: partial(_read_bytes_often, store, extents, sizes.warm_reads),
+        },
+        tell,
+    )
+    params = {
+        "session_events": events,
+        "read": last,
+        "cache": "warm",
+        "reads": sizes.warm_reads,
+    }
+    return _compared("last p50_ms", params, filling, measured, sizes.rounds)
+
+
+def _read_whole(store: Path, filling: Filling, sizes: Sizes, tell: Tell) -> Run:
+    extents = _extents(store, SCATTERED, 0)
+    cold = _ColdReads(store, filling.scattered, sorted(extents, key=lambda each: (each.segment, each.offset)))
+    measured = interleaved(sizes.rounds, {_OURS: cold.read_events, _BYTES: cold.read_bytes}, tell)
+    params = {
+        "session_events": filling.scattered,
+        "read": filling.scattered,
+        "cache": "cold",
+        "dropped_by": cold.dropped_by,
+    }
+    return _compared("whole ms", params, filling, measured, sizes.rounds)
+
+
+def _compared(
+    name: str, params: dict[str, Any], filling: Filling, measured: dict[str, list[Figures]], rounds: int
+) -> Run:
+    """Compare the figure that the run's name ends with."""
+    figures, base = medians(measured[_OURS]), medians(measured[_BYTES])
+    compared = name.rpartition(" ")[2]
+    params = {"stored": filling.stored, "run_events": filling.run_events, **params, "rounds": rounds}
+    return Run(f"load {name}", params, figures, base, round(figures[compared] / base[compared], 3))
+
+
+def _extents(store: Path, session: str, start: int) -> list[Extent]:
+    """Ask the closed store's index where a session's events from `start` on lie."""
+    with ExitStack() as opened:
+        fs, uuid = opened.enter_context(store_files(str(store)))
+        record = judge_index(fs, uuid, "").record
+        if record is None:
+            raise RuntimeError(f"{store} has no index")
+        index = Index.open_readable(fs.path(record.directory), lock=False)
+        opened.callback(index.close)
+        with index.reading() as snapshot:
+            state = index.snapshot_state(snapshot, session)
+            if state is None:
+                raise RuntimeError(f"{store} has no {session}")
+            return index.extents(snapshot, session, start, state.head, size_max=1 << 40)
+
+
+# -- the last events, warm
+
+
+async def _read_last_often(store: str, session: str, last: int, reads: int) -> Figures:
+    async with open_runtime(store) as runtime:
+        await _read_checked(runtime, session, last)
+        latencies = []
+        for _ in range(reads):
+            began = time.perf_counter()
+            await _read_checked(runtime, session, last)
+            latencies.append(time.perf_counter() - began)
+    return _latency_figures(latencies)
+
+
+async def _read_checked(runtime: Runtime, session: str, last: int) -> None:
+    page = await runtime.read(session, last=last)
+    if len(page) != last or page.missing:
+        raise RuntimeError(f"{len(page)} events of {session} were read and not {last}")
+
+
+def _read_bytes_often(store: Path, extents: Sequence[Extent], reads: int) -> Figures:
+    with _Segments(store) as segments:
+        segments.read(extents)
+        latencies = []
+        for _ in range(reads):
+            began = time.perf_counter()
+            segments.read(extents)
+            latencies.append(time.perf_counter() - began)
+    return _latency_figures(latencies)
+
+
+def _latency_figures(latencies: list[float]) -> Figures:
+    return {"p50_ms": percentile(latencies, 50) * 1000, "p99_ms": percentile(latencies, 99) * 1000}
+
+
+class _Segments:
+    """A journal's files, opened when they are first read."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._files: dict[int, int] = {}
+
+    def __enter__(self) -> _Segments:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for file in self._files.values():
+            os.close(file)
+
+    def ask_for(self, extents: Sequence[Extent]) -> None:
+        """Ask the system to begin reading the bytes, where it can be asked."""
+        if hasattr(os, "posix_fadvise"):
+            for each in extents:
+                os.posix_fadvise(self._file(each.segment), each.offset, each.size, os.POSIX_FADV_WILLNEED)
+
+    def read(self, extents: Sequence[Extent]) -> None:
+        """Read the bytes, one extent after the other."""
+        for each in extents:
+            if len(os.pread(self._file(each.segment), each.size, each.offset)) != each.size:
+                raise RuntimeError(f"segment {each.segment} ends before byte {each.offset + each.size:,}")
+
+    def _file(self, segment: int) -> int:
+        file = self._files.get(segment)
+        if file is None:
+            path = self._store / segment_path(segment)
+            file = self._files[segment] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return file
+
+
+# -- a whole session, cold
+
+
+@dataclass(slots=True)
+class _ColdReads:
+    """Reads of the scattered session, each after the caches were dropped while nobody had the store open."""
+
+    store: Path
+    events: int
+    extents: Sequence[Extent]
+    dropped_by: str = field(default="", init=False)
+
+    def read_events(self) -> Figures:
+        self.dropped_by = drop_caches(self.store)
+        return anyio.run(self._read_events, backend="trio")
+
+    async def _read_events(self) -> Figures:
+        async with open_runtime(self.store) as runtime:
+            began = time.perf_counter()
+            page = await runtime.read(SCATTERED, limit=self.events)
+            seconds = time.perf_counter() - began
+        if len(page) != self.events or page.missing:
+            raise RuntimeError(f"{len(page)} events were read and not {self.events}")
+        return {"ms": seconds * 1000}
+
+    def read_bytes(self) -> Figures:
+        self.dropped_by = drop_caches(self.store)
+        began = time.perf_counter()
+        with _Segments(self.store) as segments:
+            segments.ask_for(self.extents)
+            segments.read(self.extents)
+        return {"ms": (time.perf_counter() - began) * 1000}

@@ -1,0 +1,30 @@
+"""The load benchmark on a small input: real readings through the client, and of the same bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from turnkeeper.benchmarks import measuring
+from turnkeeper.benchmarks.measuring import be_quiet
+from turnkeeper.benchmarks.session_loading import Sizes, measure
+
+
+def test_the_last_events_and_a_whole_session_are_compared_with_their_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every reading gave all the events that it was to give, or it had failed."""
+    # The machine's other caches are not this test's to drop.
+    monkeypatch.setattr(measuring, "SYSTEM_CACHES", tmp_path / "none" / "drop_caches")
+    result = measure(Sizes(events=6_000, scattered=20, rounds=1, warm_reads=3), tmp_path, be_quiet)
+    last, whole = result["runs"]
+    assert (last["name"], last["params"]["cache"]) == ("load last p50_ms", "warm")
+    assert (last["params"]["session_events"], last["params"]["read"]) == (60, 50)
+    assert 0 < last["base"]["p50_ms"] <= last["base"]["p99_ms"]
+    assert 0 < last["figures"]["p50_ms"] <= last["figures"]["p99_ms"]
+    assert last["ratio"] == pytest.approx(last["figures"]["p50_ms"] / last["base"]["p50_ms"], rel=0.05)
+    assert (whole["name"], whole["params"]["cache"]) == ("load whole ms", "cold")
+    assert (whole["params"]["dropped_by"], whole["params"]["read"]) == ("posix_fadvise", 20)
+    assert whole["ratio"] == pytest.approx(whole["figures"]["ms"] / whole["base"]["ms"], rel=0.05)
+    assert [path.name for path in tmp_path.iterdir()] == ["load.json"]
