@@ -42,6 +42,7 @@ from .turns import ToolCall, Turn, note_or_raise
 
 if TYPE_CHECKING:
     from .client import Client
+    from .link import Request
 
 END_SECONDS_MAX = 5.0
 """How long the end of a turn, a tool or a session may wait for the store, in a shield."""
@@ -297,7 +298,8 @@ class Session:
                 await self._wait_until(lambda: not stream.barred)
                 if isinstance(stream.keyed_answer, Exception):
                     raise copy_of(stream.keyed_answer)
-                assert stream.keyed_answer is not None
+                if stream.keyed_answer is None:
+                    stream.raise_failure()  # ownership, or the store, was lost before the answer
                 if stream.keyed_answer == given:
                     self._state.fold(given, type, decode_event(line)["data"])
                 return stream.keyed_answer
@@ -388,7 +390,12 @@ class Session:
     async def _leave(self) -> None:
         stream = self._stream
         if stream.refusal is None:
-            await self._release()
+            try:
+                await self._release()
+            finally:
+                # asyncio's own cancellation knows no shield: it may have ended the wait for what comes before.
+                if not stream.leaving and stream.refusal is None:
+                    self._give_back()
         # A release that comes too late is nothing, as long as everything else is stored.
         if self.not_stored and not stream.is_refusal_told:
             stream.raise_failure()
@@ -397,13 +404,17 @@ class Session:
         stream = self._stream
         async with self._order:
             await self._wait_unbarred()
-            if self._state.open_turn is not None:
-                self.close_turn("aborted")
-            request = self._client.link.release(stream)
+            request = self._give_back()
         if request is not None:
             await self._client.answered(request)
         else:
             await self._wait_until(lambda: stream.is_settled)
+
+    def _give_back(self) -> Request | None:
+        """Abort an open turn, if a line can be numbered now, and give up the stream."""
+        if self._state.open_turn is not None and not self._stream.barred:
+            self.close_turn("aborted")
+        return self._client.link.release(self._stream)
 
 
 def _check_effect(effect: str) -> None:

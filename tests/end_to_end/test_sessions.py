@@ -18,7 +18,6 @@ from turnkeeper.actors import link as link_module
 from turnkeeper.actors import runtime as runtime_module
 from turnkeeper.actors import session as session_module
 from turnkeeper.actors.background import Background
-from turnkeeper.actors.client import Client
 from turnkeeper.actors.errors import (
     Ambiguous,
     Conflict,
@@ -285,46 +284,6 @@ async def test_a_cancelled_turn_is_aborted(runtime: Runtime) -> None:
                 scope.cancel()
                 await anyio.sleep_forever()
         assert told(await runtime.read(session.id, last=1)) == [(1, "turn/end", {"turn": 1, "reason": "aborted"})]
-
-
-async def test_a_cancellation_at_any_wait_of_a_turn_loses_and_repeats_nothing(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wherever the cancellation hits, the log reads as one closed turn and the next opening finds nothing open."""
-    waits = 0
-    cancel_at = 0
-    scope = anyio.CancelScope()
-    original = Client.wait_change
-
-    async def wait_change(self: Client, stream: Any) -> None:
-        nonlocal waits
-        waits += 1
-        if waits == cancel_at:
-            scope.cancel()
-        await original(self, stream)
-
-    monkeypatch.setattr(Client, "wait_change", wait_change)
-    async with open_runtime(store) as runtime:
-        for _ in range(20):
-            waits, cancel_at, scope = 0, cancel_at + 1, anyio.CancelScope()
-            session = await runtime.create_session()
-            with scope:
-                async with session, session.turn():
-                    async with session.tool("a", "bash", {}) as call:
-                        await say(session, "in the tool")
-                        await call.finish("done")
-                    await say(session, "after it")
-            was_hit = waits >= cancel_at
-            async with await runtime.open_session(session.id) as again:
-                assert again.interrupted is None
-                log = await again.read()
-            types = [event.type for event in log]
-            assert [event.seq for event in log] == list(range(len(log)))
-            assert (types[0], types[-1]) == ("turn/start", "turn/end")
-            assert types.count("tool/started") == types.count("tool/finished") == 1
-            if not was_hit:
-                break
-    assert cancel_at > 3
 
 
 async def test_a_second_turn_is_refused(runtime: Runtime) -> None:
