@@ -61,7 +61,7 @@ class Backend(Protocol):
         ...
 
     def missing(self, id: str) -> list[tuple[int, int]]:
-        """List (first seq, number) of a stream's events that were lost."""
+        """List (first seq, number) of a damaged stream's own events that can't be read; it may take reading them."""
         ...
 
     def statistics(self) -> dict[str, int]:

@@ -54,12 +54,18 @@ Reporter: TypeAlias = Callable[[Finding], None]
 
 def ranges_of(seqs: Iterable[int]) -> list[SeqRange]:
     """Join numbers to ranges."""
+    return join_ranges((seq, 1) for seq in seqs)
+
+
+def join_ranges(parts: Iterable[SeqRange]) -> list[SeqRange]:
+    """Put ranges in order, and those that touch together."""
     ranges: list[SeqRange] = []
-    for seq in sorted(set(seqs)):
-        if ranges and sum(ranges[-1]) == seq:
-            ranges[-1] = (ranges[-1][0], ranges[-1][1] + 1)
+    for first, events in sorted(parts):
+        if ranges and sum(ranges[-1]) >= first:
+            begin = ranges[-1][0]
+            ranges[-1] = (begin, max(sum(ranges[-1]), first + events) - begin)
         else:
-            ranges.append((seq, 1))
+            ranges.append((first, events))
     return ranges
 
 

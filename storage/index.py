@@ -415,6 +415,16 @@ class Index:
                 size += extent.size
         return found
 
+    def has_events_between(self, transaction: Transaction, stream: str, begin: int, end: int) -> bool:
+        """Say whether a stream has events with positions from `begin` to `end` (without it)."""
+        extents = self.all_extents(transaction, stream)
+        return any(begin < extent.position + extent.events and extent.position < end for extent in extents)
+
+    def all_extents(self, transaction: Transaction, stream: str) -> list[Extent]:
+        """List all extents of a stream."""
+        state = self.snapshot_state(transaction, stream)
+        return [] if state is None else list(self._all_extents(transaction, state, 0))
+
     def gaps(self, transaction: Transaction, stream: str) -> list[tuple[int, int]]:
         """List (first seq, number) of the events below the head that no batch holds."""
         state = self.snapshot_state(transaction, stream)
@@ -468,15 +478,19 @@ class Index:
 
     def mark_before(self, transaction: Transaction, position: int) -> tuple[int, int] | None:
         """Give (segment, offset) of a batch at or before the one that holds `position`; None where none is known."""
+        return next(self.marks_before(transaction, position), None)
+
+    def marks_before(self, transaction: Transaction, position: int) -> Iterator[tuple[int, int]]:
+        """Walk back over (segment, offset) of batches that are known by their places, from `position` on."""
         cursor = transaction.cursor(db=self._databases["marks"])
         key = POSITION_KEY.pack(position)
         found = cursor.set_range(key)
         if not found or cursor.key() != key:
             found = cursor.prev() if found else cursor.last()
-        if not found:
-            return None
-        segment, offset = MARK.unpack(cursor.value())
-        return segment, offset
+        while found:
+            segment, offset = MARK.unpack(cursor.value())
+            yield segment, offset
+            found = cursor.prev()
 
     def entries(self) -> dict[str, list[tuple[bytes, bytes]]]:
         """Give every entry of every table, to compare one index with another."""

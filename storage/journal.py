@@ -23,6 +23,7 @@ from .collecting import BlobCollection
 from .drafting import Answer, BatchIsFull, Draft, StoredHead, Waiting
 from .errors import Conflict, Failed, Fenced, NotFound, StorageError, StoreFull
 from .filesystem import FileSystem, LocalFileSystem, write_whole_file
+from .findings import join_ranges
 from .format import FILLING, BatchHeader, Run, encode_batch_header, encode_run
 from .hopping import FileScanner, Progress
 from .index import Index, Transaction
@@ -311,9 +312,11 @@ class Journal:
         return row
 
     def missing(self, id: str) -> list[tuple[int, int]]:
-        """List (first seq, number) of a damaged stream's events that no batch holds any more."""
+        """List (first seq, number) of a damaged stream's events that can't be read. Reads all of its own events."""
         with self._index.reading() as snapshot:
-            return self._index.gaps(snapshot, id)
+            gaps = self._index.gaps(snapshot, id)
+            extents = self._index.all_extents(snapshot, id)
+        return join_ranges([*gaps, *self._reader.unreadable(id, extents)])
 
     def statistics(self) -> dict[str, int]:
         """Count what the journal holds: batches, events, streams, and where the next batch goes."""

@@ -19,7 +19,9 @@ from .findings import Finding
 from .format import FILLING, FILLING_BYTES, encode_segment_header
 from .hopping import FileScanner, JournalEnd, JournalHop, Progress
 from .index import Index
+from .index_records import Indexed
 from .limits import FILLING_AHEAD_BYTES
+from .losses import streams_that_lost
 from .scanning import (
     Hopper,
     Segment,
@@ -137,6 +139,7 @@ class _Opening:
     def _go_on(
         self, index: Index, directory: str, record: IndexRecord | None, witness: Witness | None, machine_went_down: bool
     ) -> Opened:
+        indexed = index.indexed
         hop = JournalHop(
             self._fs,
             self._store,
@@ -149,8 +152,12 @@ class _Opening:
         )
         end = hop.run()
         damaged = end.is_damaged()
+        lost = list(end.damaged)
         if damaged:
             hop.lost_behind_end()
+            lost = [*end.damaged, *self._lost_at_end(end, index, indexed)]
+            # The file that the index knows may be gone: its number is never used again.
+            end.greatest_number = max(end.greatest_number, 0 if indexed is None else indexed.segment)
             active = self._new_segment(end)
         else:
             active = self._settle(end, machine_went_down)
@@ -159,10 +166,20 @@ class _Opening:
         if record is None:
             record = self._name_new_index(index, directory, witness)
         with index.reading() as snapshot:
-            declare = [name for name in end.damaged if not index.summary(snapshot, name).get("damaged")]
+            declare = [name for name in dict.fromkeys(lost) if not index.summary(snapshot, name).get("damaged")]
         return Opened(
             index, record, active, end.next_batch, end.next_position, self._report, declare, damaged or bool(declare)
         )
+
+    def _lost_at_end(self, end: JournalEnd, index: Index, indexed: Indexed | None) -> list[str]:
+        """Name the streams with events in batches that are known to have been acknowledged and aren't whole."""
+        if not end.indexed_is_bad:
+            return []
+        if indexed is not None:
+            return streams_that_lost(self._fs, self._store, index, indexed)
+        if end.segment is None or end.last is None:
+            return []
+        return [run.stream for run in end.segment.view.bad_runs(end.last)]
 
     def _remove_temporary(self) -> None:
         """Remove files that were being made when their writer died; they were never part of the store."""

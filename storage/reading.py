@@ -17,7 +17,7 @@ from zlib_ng.zlib_ng import crc32
 
 from .errors import Ambiguous, Corrupt, NotFound
 from .filesystem import FileSystem, LocalFileSystem
-from .findings import Finding
+from .findings import Finding, SeqRange
 from .format import event_prefix, is_id
 from .hopping import JournalHop
 from .index import Index, Transaction, shared_index
@@ -66,6 +66,16 @@ class RunReader:
                 content = b""
             contents += [content[each.offset - begin : each.offset - begin + each.size] for each in span]
         return contents
+
+    def unreadable(self, stream: str, extents: list[Extent]) -> list[SeqRange]:
+        """List (first seq, number) of the events in runs that can't be read."""
+        found = []
+        for extent in extents:
+            try:
+                self.lines(stream, extent)
+            except Corrupt:
+                found.append((extent.first, extent.events))
+        return found
 
     def handle(self, segment: int) -> int:
         """Give an open segment's handle. Raises OSError."""

@@ -163,8 +163,15 @@ class SqliteStore:
         return streams.get(self._database, id).as_row()
 
     def missing(self, id: str) -> list[tuple[int, int]]:
-        """List (first seq, number) of a stream's events that were lost: none, as rows aren't lost one by one."""
-        return []
+        """List (first seq, number) of a damaged stream's own events whose rows are gone. Looks at all of them."""
+        stream = streams.get(self._database, id)
+        due, gaps = stream.summary.get("parent_seq", 0), []
+        rows = self._database.execute("SELECT seq FROM events WHERE stream = ? ORDER BY seq", (id,))
+        for (seq,) in (*rows, (stream.head,)):
+            if seq > due:
+                gaps.append((due, seq - due))
+            due = seq + 1
+        return gaps
 
     def statistics(self) -> dict[str, int]:
         """Count commits and streams, and give the next event's position."""

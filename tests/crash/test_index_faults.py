@@ -139,25 +139,6 @@ def test_a_forked_child_is_refused_the_inherited_index_and_leaves_its_parent_alo
             assert len(reader.read("a").events) == 4
 
 
-def test_an_index_ahead_of_the_journal_is_damage_and_no_number_is_given_again(memory_path: Path) -> None:
-    """The segment is an older copy: what the index has seen later is reported as missing, and heads stay."""
-    with new_store(memory_path / "store") as store:
-        journal = store.open()
-        appended(journal, create("a", lines("a", 0, 3)))
-        older = store.segment().read_bytes()
-        appended(journal, Append("a", 1, 3, lines("a", 3, 2)))
-        store.close()
-        store.segment().write_bytes(older)
-        journal = store.open()
-        assert journal.report.findings
-        assert journal.row("a").head == 5
-        assert appended(journal, create("b", event("b", 0))).position > 5
-        with contextlib.closing(open_reader(str(store.path), journal.index_directory)) as reader:
-            page = reader.read("a")
-            assert [stored.seq for stored in page.events] == [0, 1, 2]
-            assert [(gap.first, gap.events) for gap in page.missing] == [(3, 2)]
-
-
 def test_an_index_of_another_store_is_not_opened(memory_path: Path) -> None:
     """Moved here with its index.json, it is passed over: the journal's own index is built, and answers are its own."""
     with new_store(memory_path / "store") as store, new_store(memory_path / "other") as other:
