@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 LINE_BYTES_MAX = 32 * 1024 * 1024
-"""The longest line that is read. Longer ones could hardly give events of the store's 1 MiB, and memory is bounded."""
+"""The longest line that is read, as memory is bounded: its events take up to three times as much."""
 
 _CHUNK_BYTES = 256 * 1024
 

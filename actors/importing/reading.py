@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from turnkeeper.storage.limits import LINE_BYTES_MAX as EVENT_BYTES_MAX
-
+from ..blob_references import EVENT_BYTES_MAX
 from . import lines
 from .claude_code import ClaudeCode
 from .codex import Codex
@@ -53,8 +52,8 @@ def read_sessions(
     """Yield the sessions of a file, or of all files below a folder, each when it is its turn to be read.
 
     Without a format each file's own is recognised; below a folder, files of other names than `*.jsonl` that are of no
-    known format are none of ours and passed over. An event whose line would exceed `event_bytes_max` is left out or
-    shortened, and reported. Raises UnknownFormat at once.
+    known format are none of ours and passed over. An event that would exceed `event_bytes_max`, wherever the store puts
+    its data, is left out or shortened, and reported. Raises UnknownFormat at once.
     """
     dialects = tuple(each for each in _DIALECTS if format in (None, each.name))
     if not dialects:

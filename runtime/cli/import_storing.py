@@ -98,7 +98,7 @@ class ImportedSessions:
         Raises SessionBusy or Corrupt if this session can't be added to, else what keeps anything from being stored.
         """
         async with await self._open(imported.header) as session:
-            stored = await _read_back(session)
+            stored = await read_back(session)
             time = imported.header.created
             for number, event in enumerate(imported.events()):
                 time = event.time_ms or time
@@ -161,12 +161,18 @@ class ImportedSessions:
         return orphans
 
 
-async def _read_back(session: Session) -> StoredEvents:
+async def read_back(session: Session) -> StoredEvents:
     """Read what a session has. Raises Corrupt where some of it can't be read: then nobody could tell what is new."""
     stored = StoredEvents()
-    start = 0
+    start, limit = 0, EVENTS_A_PAGE
     while start < session.head:
-        page = await session.read(start=start, limit=EVENTS_A_PAGE)
+        try:
+            page = await session.read(start=start, limit=limit)
+        except TooLarge:
+            if limit == 1:
+                raise
+            limit //= 2  # large events, as those with pictures are, of which a page holds fewer
+            continue
         if page.missing:
             gaps = [(gap.first, gap.events) for gap in page.missing]
             raise Corrupt(session.id, page.missing[0].reason, page.missing[0].path, page.missing[0].offset, gaps)

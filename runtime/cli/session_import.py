@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 
+from turnkeeper.actors.blob_references import EVENT_BYTES_MAX
 from turnkeeper.actors.errors import Corrupt, SessionBusy, TurnkeeperError
 from turnkeeper.actors.importing import FORMATS, ImportedSession, ImportReport, read_sessions
 from turnkeeper.actors.runtime import open_runtime
-from turnkeeper.storage.limits import LINE_BYTES_MAX
 
 from .commands import command
 from .failures import Failure, failure_of
@@ -63,7 +63,7 @@ def _sessions(
     """Yield the sessions of all paths; note those paths that hold none."""
     for path in paths:
         is_empty = True
-        for session in read_sessions(path, report, format, event_bytes_max=LINE_BYTES_MAX - KEY_BYTES):
+        for session in read_sessions(path, report, format, event_bytes_max=EVENT_BYTES_MAX - KEY_BYTES):
             is_empty = False
             yield session
         if is_empty:

@@ -20,7 +20,6 @@ from ..session_files import (
     SESSION,
     assistant,
     call,
-    claude,
     conversation,
     encoded,
     result,
@@ -299,16 +298,15 @@ def test_only_the_asked_format_is_taken(cli: CommandLine, folder: Path) -> None:
     assert [row["key"] for row in cli.succeed("session", "list", "--json").objects] == [CODEX_KEY]
 
 
-def test_an_event_that_is_too_long_is_reported_and_the_rest_goes_on(cli: CommandLine, tmp_path: Path) -> None:
-    """What a line of the journal can't hold is shortened or left out, with file and line."""
+def test_what_is_too_large_for_a_line_is_kept_beside_the_journal(cli: CommandLine, tmp_path: Path) -> None:
+    """Pictures of megabytes come back whole, lists and previews don't read them, and a second import adds nothing."""
     file = tmp_path / "claude.jsonl"
-    write_lines(file, [user(0, "Go."), claude("attachment", 1, blob="x" * 1024**2), assistant(2, text("Done."))])
-    outcome = cli.run("session", "import", file, "--json")
-    assert outcome.code == 0
-    assert [each["line"] for each in outcome.object["damaged_lines"]] == [2]
-    assert [each["type"] for each in events(cli, CLAUDE_KEY)] == [
-        "turn/start",
-        "user/message",
-        "assistant/message",
-        "turn/end",
-    ]
+    pictures = ["iVBOR" + letter * 2 * 1024**2 for letter in "QR"]
+    blocks = [{"type": "image", "source": {"type": "base64", "data": picture}} for picture in pictures]
+    write_lines(file, [user(0, "Look."), user(1, [text("These."), *blocks]), assistant(2, text("Done."))])
+    outcome = cli.succeed("session", "import", file, "--json").object
+    assert (outcome["events"], outcome["damaged_lines"]) == (7, [])
+    assert sum(each.stat().st_size for each in (cli.store / "journal").iterdir()) < 2 * 1024**2
+    kept = [each["data"]["content"] for each in events(cli, CLAUDE_KEY) if each["data"].get("text") == "These."]
+    assert [block["source"]["data"] for block in kept[0][1:]] == pictures
+    assert cli.succeed("session", "import", file, "--json").object["events"] == 0

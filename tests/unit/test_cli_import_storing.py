@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+import pytest
+
+from turnkeeper.actors.errors import TooLarge
 from turnkeeper.actors.importing import ImportedEvent
-from turnkeeper.actors.records import Event
-from turnkeeper.runtime.cli.import_storing import IMPORT_KEY, StoredEvents
+from turnkeeper.actors.records import Event, EventPage
+from turnkeeper.actors.session import Session
+from turnkeeper.runtime.cli.import_storing import IMPORT_KEY, StoredEvents, read_back
 
 
 def imported(type: str, key: str, otherwise: ImportedEvent | None = None, **data: Any) -> ImportedEvent:
@@ -82,3 +86,31 @@ def test_a_hosts_own_turn_closes_none_of_the_files() -> None:
     assert found.new_of(end) is end
     real = imported("tool/finished", "result", id="c", output="done")
     assert found.new_of(real) is real
+
+
+class LargeSession:
+    """Stands for a session of 20 events so large that a page holds three of them at most."""
+
+    head = 20
+
+    def __init__(self) -> None:
+        self.limits: list[int] = []
+
+    async def read(self, *, start: int, limit: int) -> EventPage:
+        """Read a page."""
+        self.limits.append(limit)
+        if limit > 3:
+            raise TooLarge("data of this page", limit, 3)
+        stored = [
+            Event(0, "s", n, "my/n", {IMPORT_KEY: f"k{n}"}, 0) for n in range(start, min(start + limit, self.head))
+        ]
+        return EventPage(stored, head=self.head)
+
+
+@pytest.mark.anyio
+async def test_large_events_are_read_back_in_smaller_pages() -> None:
+    """A session of hundreds of pictures can be imported again: nothing in it is new."""
+    session = LargeSession()
+    stored = await read_back(cast("Session", session))
+    assert all(stored.new_of(imported("my/n", f"k{n}")) is None for n in range(20))
+    assert session.limits[-6:] == [3] * 6

@@ -232,7 +232,7 @@ def test_a_message_too_long_for_the_store_keeps_its_place(tmp_path: Path) -> Non
     assert all("bytes is over the limit of 4096 bytes" in why for why in whys)
 
 
-def test_the_limit_of_the_store_is_one_mebibyte(tmp_path: Path) -> None:
+def test_a_record_is_kept_up_to_the_limit(tmp_path: Path) -> None:
     """A record whose event just fits is kept whole, also where whoever stores it needs a little room."""
     fits = 1024 * 1024 - 2500
     for limit in (1024 * 1024, 1023 * 1024):
@@ -240,6 +240,13 @@ def test_the_limit_of_the_store_is_one_mebibyte(tmp_path: Path) -> None:
         imported = import_records(tmp_path, records, event_bytes_max=limit)
         assert [len(each) for each in said(imported)] == [fits, 0]
         assert [(line, "over the limit of 1 MiB" in why) for line, why in imported.problems()] == [(2, True)]
+
+
+def test_a_picture_of_some_mebibytes_is_kept(tmp_path: Path) -> None:
+    """The store keeps events of up to 64 MiB, so what stood in one line of the file is one event, whole."""
+    imported = import_records(tmp_path, [user(0, "iVBOR" + "QUJD" * 1_000_000)])
+    assert [len(each) for each in said(imported)] == [4_000_005]
+    assert imported.problems() == []
 
 
 def test_a_record_that_says_things_twice_is_kept_without_the_second(tmp_path: Path) -> None:
