@@ -182,6 +182,10 @@ class BlockingSession:
         """Do as `Session.set_parent`."""
         self._loop.call(self._session.set_parent, parent)
 
+    def rewind(self, to: int) -> None:
+        """Do as `Session.rewind`."""
+        self._loop.call(self._session.rewind, to)
+
     def read(self, *, start: int = 0, last: int | None = None, limit: int = 1000) -> EventPage:
         """Do as `Session.read`."""
         return self._loop.call(self._session.read, start=start, last=last, limit=limit)

@@ -1,8 +1,9 @@
 """What a session's events say about its turn: whether one is open, which calls wait for an answer, and how to close it.
 
-Pure: events in, state and closing events out. A state is folded from the events since the open turn's start, so it
-costs what the turn holds and not what the session does. Events of types that aren't known here, and fields of a form
-that isn't expected, change nothing: a program's own events are its own, and imports hold what others wrote.
+Beside it, which event is the newest rewind; what that means is for `rewinds` to say. Pure: events in, state and closing
+events out. A state is folded from the events since the open turn's start, so it costs what the turn holds and not what
+the session does. Events of types that aren't known here, and fields of a form that isn't expected, change nothing: a
+program's own events are its own, and imports hold what others wrote.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ ASSISTANT_MESSAGE: Final = "assistant/message"
 TOOL_STARTED: Final = "tool/started"
 TOOL_FINISHED: Final = "tool/finished"
 TOOL_LATE_RESULT: Final = "tool/late-result"
+REWOUND: Final = "session/rewound"
 
-FOLDED: Final = frozenset((TURN_START, TURN_END, ASSISTANT_MESSAGE, TOOL_STARTED, TOOL_FINISHED))
+FOLDED: Final = frozenset((TURN_START, TURN_END, ASSISTANT_MESSAGE, TOOL_STARTED, TOOL_FINISHED, REWOUND))
 """The types that change a turn's state; every other is only counted."""
 
 TOOL_NOT_STARTED: Final = "TOOL_NOT_STARTED"
@@ -32,6 +34,9 @@ OPEN_TURN: Final = "open_turn"
 
 TURNS: Final = "turns"
 """Summary key: how many turns have begun."""
+
+NEWEST_REWIND: Final = "rewound"
+"""Summary key: the seq of the newest rewind, if there is one."""
 
 FOLDED_PATCH_BYTES: Final = 100
 """What a patch by `TurnState.fold` adds to another, in bytes, at most."""
@@ -76,19 +81,21 @@ class TurnState:
     """The turn of one session as its events left it.
 
     `open_turn` is the seq of the open turn's start, `turn` that turn's number, `turns` how many have begun, `calls`
-    the unanswered calls by id, in the order in which they appeared.
+    the unanswered calls by id, in the order in which they appeared, `rewound` the seq of the newest rewind.
     """
 
     open_turn: int | None = None
     turn: int = 0
     turns: int = 0
     calls: dict[str, Call] = field(default_factory=dict)
+    rewound: int | None = None
 
     @classmethod
     def from_summary(cls, summary: Mapping[str, Any]) -> TurnState:
         """Begin with what a stream's summary says; the events from `open_turn` on have yet to be folded in."""
         turns = _count(summary.get(TURNS), 0)
-        return cls(open_turn=_optional_count(summary.get(OPEN_TURN)), turn=turns, turns=turns)
+        rewound = count_or_none(summary.get(NEWEST_REWIND))
+        return cls(open_turn=count_or_none(summary.get(OPEN_TURN)), turn=turns, turns=turns, rewound=rewound)
 
     def fold(self, seq: int, type: str, data: Mapping[str, Any]) -> dict[str, Any] | None:
         """Take the next event into account. Returns the patch that the summary needs with it, or None."""
@@ -105,6 +112,9 @@ class TurnState:
             self._begin(data)
         elif type == TOOL_FINISHED:
             self._finish(data)
+        elif type == REWOUND:
+            self.rewound = seq
+            return {NEWEST_REWIND: seq}
         return None
 
     def closing(self, reason: Reason, error: BaseException | None = None) -> list[NewEvent]:
@@ -154,7 +164,12 @@ def folded_part(type: str, data: Mapping[str, Any]) -> dict[str, Any]:
     return {name: data[name] for name in members if isinstance(data.get(name), str | int)}
 
 
-_FOLDED_MEMBERS: Final = {TURN_START: ("turn",), TOOL_STARTED: ("id", "name", "effect"), TOOL_FINISHED: ("id",)}
+_FOLDED_MEMBERS: Final = {
+    TURN_START: ("turn",),
+    TOOL_STARTED: ("id", "name", "effect"),
+    TOOL_FINISHED: ("id",),
+    REWOUND: ("to", "previous"),
+}
 
 
 def unanswered(id: str, error: str) -> dict[str, Any]:
@@ -182,9 +197,10 @@ def _calls_of(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _count(value: object, otherwise: int) -> int:
-    found = _optional_count(value)
+    found = count_or_none(value)
     return otherwise if found is None else found
 
 
-def _optional_count(value: object) -> int | None:
+def count_or_none(value: object) -> int | None:
+    """Take a number of events, or of one, from what somebody wrote; None for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

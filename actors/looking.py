@@ -6,15 +6,17 @@ append: the same events with the same numbers, without a position, as they aren'
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.errors import Corrupt
-from turnkeeper.storage.requests import StreamRow, check_bounds
+from turnkeeper.storage.requests import StoredEvent, StreamRow, check_bounds
 
 from .folding import TurnState
 from .records import Event, EventPage, status_of
 
 PAGE_EVENTS = 1000
-"""How many events of an open turn are held at a time while it is folded."""
+"""How many events are held at a time where many are looked at."""
 
 
 def read_page(
@@ -66,15 +68,23 @@ def fold_open_turn(reader: BackendReader, id: str, stop: int, state: TurnState) 
     Raises Corrupt if some of them can't be read.
     """
     time = 0
-    start = stop if state.open_turn is None else state.open_turn
-    while start < stop:
-        page = reader.read(id, start=start, stop=stop, limit=PAGE_EVENTS)
-        if page.missing:
-            gap = page.missing[0]
-            places = [(each.first, each.events) for each in page.missing]
-            raise Corrupt(id, gap.reason, gap.path, gap.offset, places)
-        for event in map(Event.from_stored, page.events):
-            state.fold(event.seq, event.type, event.data)
-            time = event.time
-        start += len(page.events)
+    for event in whole_events(reader, id, stop if state.open_turn is None else state.open_turn, stop):
+        state.fold(event.seq, event.type, event.data)
+        time = event.time
     return time
+
+
+def whole_events(reader: BackendReader, id: str, start: int, stop: int) -> Iterator[Event]:
+    """Walk the events from `start` to `stop` (without it), page by page; see `whole_page`."""
+    for first in range(start, stop, PAGE_EVENTS):
+        yield from map(Event.from_stored, whole_page(reader, id, first, min(stop, first + PAGE_EVENTS)))
+
+
+def whole_page(reader: BackendReader, id: str, start: int, stop: int) -> list[StoredEvent]:
+    """Read the events from `start` to `stop` (without it). Raises Corrupt if some of them can't be read."""
+    page = reader.read(id, start=start, stop=stop, limit=stop - start)
+    if page.missing:
+        gap = page.missing[0]
+        places = [(each.first, each.events) for each in page.missing]
+        raise Corrupt(id, gap.reason, gap.path, gap.offset, places)
+    return page.events

@@ -13,13 +13,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from turnkeeper.storage.errors import Exists, NotFound
-from turnkeeper.storage.exact_json import decode_event, encode_event
+from turnkeeper.storage.exact_json import encode_event
 from turnkeeper.storage.reading import Reader
 from turnkeeper.storage.repair import REPAIRED, Readable, readable_page, renumbered, survey
 from turnkeeper.storage.requests import StoredEvent, StreamRow
 
-from .folding import FOLDED, OPEN_TURN, TURNS, TurnState
+from .folding import FOLDED, NEWEST_REWIND, OPEN_TURN, REWOUND, TURNS, TurnState
 from .ids import new_session_id
+from .records import Event
+from .rewinds import Rewind
 
 if TYPE_CHECKING:
     from .client import Client
@@ -32,7 +34,10 @@ REPAIRED_FROM = "repaired_from"
 """Member of a copy's `origin`: the id of the session that it was made from."""
 
 _NOT_COPIED = frozenset(
-    ("id", "key", "owner", "damaged", "deleted", "deleted_to", "purged", "parent_seq", "keys", OPEN_TURN, TURNS)
+    (
+        *("id", "key", "owner", "damaged", "deleted", "deleted_to", "purged", "parent_seq", "keys"),
+        *(OPEN_TURN, TURNS, NEWEST_REWIND),
+    )
 )
 """What a summary says of the stream as it lies there, or what follows from its events."""
 
@@ -106,24 +111,25 @@ class _Copying:
 
     async def _copy(self, stored: StoredEvent, seq: int) -> None:
         """Add one event, unless the copy has it already; what it changes of the turn is part of the summary."""
-        patch = self._fold(stored, seq)
+        line, patch = renumbered(stored, self._stream.id, seq), None
+        event = _folded_event(stored)
+        if event is not None and event.type == REWOUND:
+            line = self._rewind(event, seq)
+        if event is not None:
+            patch = self._turn.fold(seq, event.type, event.data)
         if seq >= self._stored:
             blobs = await self._client.blobs.named_by(stored.line)
             if blobs:
                 patch = {**(patch or {}), "blobs": blobs}
-            await self._add(renumbered(stored, self._stream.id, seq), patch)
+            await self._add(line, patch)
         elif seq == self._stored - 1:
             await self._client.reads.call(partial(_check_copy, copy=self._stream.id, seq=seq, expected=stored))
 
-    def _fold(self, stored: StoredEvent, seq: int) -> dict[str, Any] | None:
-        """Follow the copy's turns; give what the event, if the line is one, changes of the summary."""
-        try:
-            event = decode_event(stored.line)
-            if event["type"] not in FOLDED:
-                return None
-            return self._turn.fold(seq, event["type"], event["data"])
-        except (ValueError, KeyError, TypeError):
-            return None
+    def _rewind(self, event: Event, seq: int) -> bytes:
+        """Give a rewind's line in the copy: back to the same place, which has another number there."""
+        meant = Rewind.from_event(event.seq, event.type, event.data)
+        record = Rewind(seq, 1 + self._readable.events_below(meant.to), self._turn.rewound)
+        return encode_event(self._stream.id, seq, event.time, event.type, {**event.data, **record.as_data()})
 
     async def _add(self, line: bytes, patch: Mapping[str, Any] | None) -> None:
         stream = self._stream
@@ -153,8 +159,20 @@ def _check_copy(reader: Reader, copy: str, seq: int, expected: StoredEvent | Non
     if expected is None:
         return
     page = reader.read(copy, start=seq, limit=1)
+    event = _folded_event(expected)
+    if event is not None and event.type == REWOUND:
+        return  # whose copy has numbers of its own
     if not page.events or page.events[0].line + b"\n" != renumbered(expected, copy, seq):
         raise Exists(copy, "copy, which was changed before it was finished,")
+
+
+def _folded_event(stored: StoredEvent) -> Event | None:
+    """Read an event that changes what a summary says of turns and rewinds; None for others, and for what is none."""
+    try:
+        event = Event.from_stored(stored)
+    except (ValueError, KeyError, TypeError):
+        return None
+    return event if event.type in FOLDED and isinstance(event.data, dict) else None
 
 
 def _page(reader: Reader, id: str, start: int, head: int) -> tuple[list[StoredEvent], int]:

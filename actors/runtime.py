@@ -38,6 +38,7 @@ from .ids import new_session_id
 from .places import make_parents_of_default, store_place
 from .records import Event, EventPage, SessionInfo, Status
 from .repairing import Progress, Repair, repair
+from .seeding import sow
 from .session import END_SECONDS_MAX, Session
 from .session_opening import open_session
 from .turns import ToolCall, Turn, note_or_raise
@@ -100,8 +101,7 @@ class Runtime:
             seed=len(seeds),
         )
         try:
-            for event in seeds:
-                await session.append(event.type, event.data)
+            await sow(session, seeds)
             session.close_turn("interrupted")
         except BaseException:
             session.give_up()

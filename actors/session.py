@@ -2,13 +2,15 @@
 
 Appending only numbers and buffers; the client's pump sends, and a flush merely waits, so cancelling a call ends its
 wait and never the bytes. Nothing here shields but the ends of turns, tools and sessions, each for 5 seconds at most.
-The folded state knows of the open turn what its closing needs; the events themselves aren't kept.
+The folded state knows of the open turn what its closing needs. Events themselves aren't kept, but for this opening's
+rewinds, which may have to be known before they can be read.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import time_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, get_args
@@ -25,19 +27,25 @@ from .errors import TurnOpen
 from .folding import (
     FOLDED,
     FOLDED_PATCH_BYTES,
+    NEWEST_REWIND,
+    REWOUND,
     TOOL_FINISHED,
     TOOL_LATE_RESULT,
     TOOL_NOT_STARTED,
     TOOL_STARTED,
     TURN_END,
     TURN_START,
+    TURNS,
     Effect,
     Reason,
     TurnState,
+    count_or_none,
     unanswered,
 )
 from .owned_stream import OwnedStream, copy_of
+from .prefixes import state_at
 from .records import Event, EventPage, Interrupted
+from .rewinds import Rewind
 from .turns import ToolCall, Turn, note_or_raise
 
 if TYPE_CHECKING:
@@ -72,6 +80,7 @@ class Session:
         self._client = client
         self._stream = stream
         self._state = state
+        self._rewinds: list[Rewind] = []
         self._order = anyio.Lock()
         self._queued = 0
         self._is_closed = False
@@ -199,6 +208,34 @@ class Session:
         self._client.link.request_flush(stream)
         await self._wait_until(lambda: stream.is_settled)
 
+    async def rewind(self, to: int) -> None:
+        """Go on as if the session had only its first `to` events; durable when it returns.
+
+        Nothing is destroyed: this appends a record, `read` gives everything, and what was rewound can be gone back to.
+        A turn that is open at that place is closed behind the record, as interrupted. What was accepted from the inbox
+        stays accepted. Cancelled, it may have been done.
+
+        Raises:
+            ValueError: The session has fewer events. TurnOpen: It is in a turn; end that first.
+            Corrupt: What was open at that place can't be read. Also what `flush` raises.
+        """
+        stream = self._stream
+        self._check_rewind(to)
+        self._queued += 1
+        try:
+            async with self._order:
+                await self.flush()
+                self._check_rewind(to)
+                summary = {TURNS: self._state.turns, NEWEST_REWIND: self._state.rewound}
+                then = await self._client.reads.call(partial(state_at, id=self.id, summary=summary, stop=to))
+                await self._wait_room()
+                record = Rewind(stream.head, to, self._state.rewound)
+                self._rewinds.append(record)
+                self._take_together([(REWOUND, record.as_data()), *then.closing("interrupted")])
+        finally:
+            self._queued -= 1
+        await self.flush()
+
     async def read(self, *, start: int = 0, last: int | None = None, limit: int = 1000) -> EventPage:
         """Read events from number `start` on, at most `limit`, or the `last` ones; those in the buffer too.
 
@@ -260,14 +297,30 @@ class Session:
 
     # -- Numbering
 
-    def _take(self, type: str, data: Mapping[str, Any], time: int | None = None) -> int:
+    def _take(self, type: str, data: Mapping[str, Any]) -> None:
         """Number and buffer an event of our own making, whether there is space or not."""
-        now = time_ns() // 1_000_000 if time is None else time
-        return self._take_folded(encode_event(self.id, self._stream.head, now, type, data, text="replace"), type, data)
+        self._take_together([(type, data)])
 
     def _take_folded(self, line: bytes, type: str, data: Mapping[str, Any], blobs: Sequence[str] = ()) -> int:
         patch = self._state.fold(self._stream.head, type, data)
         return self._stream.add(line, {**(patch or {}), "blobs": blobs} if blobs else patch)
+
+    def _take_together(self, events: Sequence[tuple[str, Mapping[str, Any]]], time: int | None = None) -> None:
+        """Number and buffer events of our own making, whose changes of the summary come with the last of them."""
+        now = time_ns() // 1_000_000 if time is None else time
+        stream, patch = self._stream, dict[str, Any]()
+        for type, data in events:
+            patch |= self._state.fold(stream.head, type, data) or {}
+            stream.add(encode_event(self.id, stream.head, now, type, data, text="replace"))
+        if patch:
+            stream.patch(patch)
+
+    def _check_rewind(self, to: int) -> None:
+        self._stream.take_failure()
+        if count_or_none(to) is None or to > self.head:
+            raise ValueError(f"{self.id} has {self.head} events; it can be rewound to 0 to {self.head}, not to {to!r}")
+        if self._state.open_turn is not None:
+            raise TurnOpen(self.id, self._state.open_turn)
 
     async def _append_in_turn(self, line: bytes, type: str) -> int:
         self._queued += 1
@@ -368,8 +421,7 @@ class Session:
     def close_turn(self, reason: Reason, error: BaseException | None = None, time: int | None = None) -> bool:
         """Append what closes the open turn, at once, and say whether there was one; `time` in ms."""
         closing = self._state.closing(reason, error)
-        for type, data in closing:
-            self._take(type, data, time)
+        self._take_together(closing, time)
         return bool(closing)
 
     async def _end_call(self, id: str, error: str | None) -> None:

@@ -50,6 +50,11 @@ class Readable:
         missing = [list(part) for part in self.missing]
         return {"from": self.stream, "first": self.first, "head": self.head, "missing": missing, "events": self.events}
 
+    def events_below(self, number: int) -> int:
+        """Count those that can be read of the numbers below this one."""
+        lost = sum(max(0, min(last + 1, number) - first) for first, last in self.missing)
+        return max(0, min(number, self.head) - self.first) - lost
+
     def copy_key(self) -> str:
         """Give the key that names the copy: another for each state of the damage, the same for the same one."""
         found = f"{self.first} {self.head} {self.missing}"

@@ -86,3 +86,29 @@ async def test_an_unfinished_copy_that_somebody_appended_to_is_not_gone_on_with(
         with pytest.raises(Exists, match=begun.id):
             await runtime.repair_session("k")
         assert (await runtime.read(begun.id)).head == head
+
+
+async def test_what_was_rewound_stays_so_in_the_copy(tmp_path: Path) -> None:
+    """Rewinds go back to the same places, which have other numbers there; one after the other, and by a second run."""
+    path = tmp_path / "store"
+    async with open_runtime(path) as runtime, await runtime.create_session(key="k") as session:
+        for number in range(4):
+            await session.append("note/n", {"number": number})
+            await session.flush()
+        await session.rewind(3)
+        await session.append("note/n", {"number": 5})
+        await session.rewind(4)
+    segment = path / "journal" / "00000001.jsonl"
+    content = segment.read_bytes()
+    place = content.index(b'"number":1}')
+    segment.write_bytes(content[:place] + b"'" + content[place + 1 :])
+    async with open_runtime(path) as runtime:
+        found = await runtime.repair_session("k")
+        assert found.copy is not None
+        copied = await runtime.read(found.copy)
+        assert [event.data.get("number") for event in copied] == [None, 0, 2, 3, None, 5, None]
+        assert [copied[seq].data for seq in (4, 6)] == [{"to": 3, "previous": None}, {"to": 4, "previous": 4}]
+        row = await runtime._client.reads.call(lambda reader: reader.row(str(found.copy)))
+        assert row.summary["rewound"] == 6
+        again = await runtime.repair_session("k")
+        assert (again.copy, again.is_new) == (found.copy, False)
