@@ -6,11 +6,14 @@ import contextlib
 import functools
 import json
 import os
+import random
 import select
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +23,10 @@ import pytest
 
 from turnkeeper.benchmarks.oracle import NotedEvent, digest, judge, read_journal
 from turnkeeper.storage import lock, store
+from turnkeeper.storage.backend import Backend, open_backend, open_reader
 from turnkeeper.storage.exact_json import decode_event
-from turnkeeper.storage.journal import Journal
-from turnkeeper.storage.reading import open_reader
+from turnkeeper.storage.sqlite import DATABASE_FILE
+from turnkeeper.storage.store import BackendName
 from turnkeeper.storage.verify import verify
 
 from .writer_program import STREAMS, Job, line_of
@@ -36,8 +40,9 @@ ROOT = Path(__file__).resolve().parents[2]
 class Told:
     """What a store's clients were told: the store may have more of what they sent, never less."""
 
-    def __init__(self, text_bytes_max: int = 1500) -> None:
+    def __init__(self, text_bytes_max: int = 1500, backend: BackendName = "journal") -> None:
         self.text_bytes_max = text_bytes_max
+        self.backend = backend
         self.heads: dict[str, int] = {}
         self.epochs: dict[str, int] = {}
         self.opened: list[list[str]] = []
@@ -56,28 +61,33 @@ class Told:
 
     def job(self, job: Job) -> Job:
         """Make a job whose clients go on from what they were told."""
-        return replace(job, heads=dict(self.heads), epochs=dict(self.epochs), text_bytes_max=self.text_bytes_max)
+        told = replace(job, heads=dict(self.heads), epochs=dict(self.epochs))
+        return replace(told, backend=self.backend, text_bytes_max=self.text_bytes_max)
 
     def check(self, path: Path, boot: str, *, findings: Sequence[str] = ("torn tail",)) -> None:
-        """See that everything told is there, once, in its place and as it was sent; with the index and without.
+        """See that everything told is there, once, in its place and as it was sent; of a journal without index too.
 
         Leaves the store cleanly closed.
         """
-        with opened_journal(path, boot) as journal:
-            assert {finding.kind for finding in journal.report.findings} <= set(findings), journal.report.findings
-            epochs = {stream: journal.row(stream).epoch for stream in self.heads}
-            heads = self._check_events(path, journal)
+        with opened_backend(path, boot) as backend:
+            assert {finding.kind for finding in backend.report.findings} <= set(findings), backend.report.findings
+            epochs = {stream: backend.row(stream).epoch for stream in self.heads}
+            heads = self._check_events(path, backend)
         assert all(epochs[stream] >= epoch for stream, epoch in self.epochs.items()), (epochs, self.epochs)
-        verification = verify(str(path))
-        assert (verification.damaged, verification.torn_tail, verification.index_why) == ([], None, "")
-        verdict = judge(self._noted(), read_journal(path))
-        assert verdict.is_clean, verdict
-        shutil.rmtree(path / "index")
-        with opened_journal(path, boot) as journal:
-            assert journal.report.rebuilt
-            assert journal.report.findings == []
-            assert self._check_events(path, journal) == heads
-            assert {stream: journal.row(stream).epoch for stream in self.heads} == epochs
+        if self.backend == "journal":
+            verification = verify(str(path))
+            assert (verification.damaged, verification.torn_tail, verification.index_why) == ([], None, "")
+            verdict = judge(self._noted(), read_journal(path))
+            assert verdict.is_clean, verdict
+            shutil.rmtree(path / "index")
+        else:
+            with contextlib.closing(sqlite3.connect(path / DATABASE_FILE)) as database:
+                assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        with opened_backend(path, boot) as backend:
+            assert bool(backend.report.rebuilt) == (self.backend == "journal")
+            assert backend.report.findings == []
+            assert self._check_events(path, backend) == heads
+            assert {stream: backend.row(stream).epoch for stream in self.heads} == epochs
 
     def _noted(self) -> Iterator[NotedEvent]:
         for stream, head in self.heads.items():
@@ -85,8 +95,8 @@ class Told:
                 event = decode_event(line_of(stream, seq, self.text_bytes_max))
                 yield NotedEvent(stream, seq, event["type"], digest(event["data"]))
 
-    def _check_events(self, path: Path, journal: Journal) -> dict[str, int]:
-        with contextlib.closing(open_reader(str(path), journal.index_directory)) as reader:
+    def _check_events(self, path: Path, backend: Backend) -> dict[str, int]:
+        with contextlib.closing(open_reader(str(path), backend.index_directory)) as reader:
             heads = {}
             for row in reader.rows(100):
                 page = reader.read(row.id, limit=1_000_000)
@@ -100,16 +110,16 @@ class Told:
 
 
 @contextlib.contextmanager
-def opened_journal(path: Path, boot: str) -> Iterator[Journal]:
-    """Open a store's journal in this process, and close it cleanly."""
+def opened_backend(path: Path, boot: str) -> Iterator[Backend]:
+    """Open a store in this process, and close it cleanly."""
     descriptor = store.open_store_file(str(path), create=False)
     try:
         assert lock.take(descriptor), "somebody else writes to this store"
-        journal = Journal.open(str(path), boot=boot, is_gone=lambda who: True, holder={})
+        backend = open_backend(str(path), boot=boot, is_gone=lambda who: True, holder={})
         try:
-            yield journal
+            yield backend
         finally:
-            journal.close()
+            backend.close()
     finally:
         os.close(descriptor)
 
@@ -182,6 +192,18 @@ class KilledWriter:
     def run(self, job: Job, told: Told) -> int:
         """Carry out a job to its end, however it ends; give its exit code."""
         self.start(told.job(job))
+        return self.hear_end(told)
+
+    def run_and_kill(self, job: Job, told: Told, rng: random.Random) -> int:
+        """Begin with a job, and kill its child a moment after some of its steps; give the exit code."""
+        self.start(told.job(job))
+        for _ in range(rng.randrange(1, 100)):
+            message = self.hear()
+            if "ended" in message:
+                raise AssertionError(f"the job came to its end before it was killed: {message}")
+            told.hear(message)
+        time.sleep(rng.random() * 0.002)  # into whatever the writer is at then
+        self.kill()
         return self.hear_end(told)
 
     def kill(self) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import signal
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+
+from turnkeeper.storage.store import BackendName
 
 from .killed_writer import Told, killed_writer, strace
 from .writer_program import Job
@@ -63,9 +66,9 @@ def test_a_writer_killed_at_any_operation_loses_nothing_it_told(memory_path: Pat
     assert _kill_at(memory_path / "store", range(1, operations + 1), how, OPERATIONS) == operations
 
 
-def _kill_at_call(path: Path, call: str, number: int, steps: int) -> bool:
+def _kill_at_call(path: Path, call: str, number: int, steps: int, backend: BackendName = "journal") -> bool:
     """Kill the program at its n-th system call of a kind; say whether it came to that."""
-    told = Told()
+    told = Told(backend=backend)
     with killed_writer(*strace("-e", f"trace={call}", "-e", f"inject={call}:signal=SIGKILL:when={number}")) as writer:
         code = writer.run(Job(str(path), seed=5, steps=steps), told)
     assert code in (0, -signal.SIGKILL)
@@ -77,20 +80,53 @@ def _kill_at_call(path: Path, call: str, number: int, steps: int) -> bool:
     return code != 0
 
 
+@pytest.mark.parametrize("backend", ["journal", "sqlite"])
 @pytest.mark.parametrize("call", ["fdatasync", "pwrite64"])
-def test_a_writer_killed_in_a_system_call_loses_nothing_it_told(memory_path: Path, call: str) -> None:
+def test_a_writer_killed_in_a_system_call_loses_nothing_it_told(
+    memory_path: Path, call: str, backend: BackendName
+) -> None:
     """SIGKILL from outside, as the call begins; some of the calls."""
     for number in (1, 4, 17):
-        assert _kill_at_call(memory_path / "store", call, number, 30)
+        assert _kill_at_call(memory_path / "store", call, number, 30, backend)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
+@pytest.mark.parametrize("backend", ["journal", "sqlite"])
 @pytest.mark.parametrize("call", ["fdatasync", "pwrite64"])
-def test_a_writer_killed_in_any_system_call_loses_nothing_it_told(memory_path: Path, call: str) -> None:
+def test_a_writer_killed_in_any_system_call_loses_nothing_it_told(
+    memory_path: Path, call: str, backend: BackendName
+) -> None:
     """The long form: every such call of the program of 500 commits."""
     number = 1
-    while _kill_at_call(memory_path / "store", call, number, OPERATIONS):
+    while _kill_at_call(memory_path / "store", call, number, OPERATIONS, backend):
         number += 1
-    print(f"{number - 1} calls of {call}")  # noqa: T201
+    print(f"{backend}: {number - 1} calls of {call}")  # noqa: T201
     assert number > OPERATIONS
+
+
+def _kill_often(path: Path, times: int, seed: int) -> int:
+    """Kill SQLite's writer at random moments, each time after another has gone on; give the events acknowledged."""
+    told, rng = Told(backend="sqlite"), random.Random(seed)
+    with killed_writer() as writer:
+        for _ in range(times):
+            job = Job(str(path), seed=rng.randrange(1 << 30), steps=200, takeover=rng.random() < 0.3)
+            assert writer.run_and_kill(job, told, rng) == -signal.SIGKILL
+            told.check(path, "boot 1")
+    return sum(told.heads.values())
+
+
+def test_a_writer_of_sqlite_killed_at_any_moment_loses_nothing_it_told(memory_path: Path) -> None:
+    """In mid-commit, between commits, while its log is moved into the database, in an opening: some moments."""
+    assert _kill_often(memory_path / "store", 12, seed=1) > 100
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_a_writer_of_sqlite_killed_at_a_thousand_moments_loses_nothing_it_told(memory_path: Path) -> None:
+    """The long form: 50 stores, killed 20 times each."""
+    events = 0
+    for seed in range(50):
+        events += _kill_often(memory_path / "store", 20, seed)
+        shutil.rmtree(memory_path / "store")
+    print(f"1000 kills, {events} events acknowledged by SQLite")  # noqa: T201

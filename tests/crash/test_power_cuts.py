@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from turnkeeper.storage.store import BackendName
+
 from .killed_writer import KilledWriter, Told, killed_writer
 from .power import CutDisk, cut_disk
 from .writer_program import Job
@@ -33,18 +35,20 @@ def disk_kind(request: pytest.FixtureRequest) -> str:
 class CutStore:
     """A store on a disk whose power is cut again and again, and what its clients were told."""
 
-    def __init__(self, disk: CutDisk, writer: KilledWriter, seed: int) -> None:
+    def __init__(self, disk: CutDisk, writer: KilledWriter, seed: int, backend: BackendName) -> None:
         self.disk = disk
         self.writer = writer
         self.rng = random.Random(seed)
         self.path = disk.mounted / "store"
-        self.told = Told(text_bytes_max=6000)
+        self.told = Told(text_bytes_max=6000, backend=backend)
         self.boot = 1
         self.torn = 0
 
     def cut_somehow(self, number: int) -> None:
         """Cut the power in one of the ways, by turns."""
-        ways = (self.run_into_cut, self.scatter_into_cut, self.die_before_cut, self.open_into_cut)
+        ways = [self.run_into_cut, self.die_before_cut, self.open_into_cut]
+        if self.told.backend == "journal":
+            ways.append(self.scatter_into_cut)
         ways[number % len(ways)]()
 
     def run_into_cut(self) -> None:
@@ -64,8 +68,11 @@ class CutStore:
 
         What the dead one hadn't synced may have been in memory alone, and its successor found it there.
         """
-        job = self._job(30, kill_at=self.rng.randrange(20, 70), how=self.rng.choice(("before", "half", "after")))
-        self.writer.run(job, self.told)
+        if self.told.backend == "journal":
+            job = self._job(30, kill_at=self.rng.randrange(20, 70), how=self.rng.choice(("before", "half", "after")))
+            self.writer.run(job, self.told)
+        else:
+            self.writer.run_and_kill(self._job(200), self.told, self.rng)
         self.run_into_cut()
 
     def scatter_into_cut(self) -> None:
@@ -117,12 +124,12 @@ class CutStore:
         self.torn = len(list((self.path / "quarantine").glob("*.bytes")))
 
 
-def _cut_often(kind: str, place: Path, cuts: int, seed: int) -> tuple[int, int]:
+def _cut_often(kind: str, place: Path, cuts: int, seed: int, backend: BackendName = "journal") -> tuple[int, int]:
     """Cut the power so many times; give how many events were acknowledged and how many torn tails were found."""
     events = torn = done = 0
     with cut_disk(kind, place) as disk, killed_writer() as writer:
         while done < cuts:
-            store = CutStore(disk, writer, seed + done)
+            store = CutStore(disk, writer, seed + done, backend)
             for number in range(min(CUTS_A_STORE, cuts - done)):
                 store.cut_somehow(number)
                 store.check()
@@ -146,3 +153,17 @@ def test_hundreds_of_power_cuts_take_nothing_that_was_acknowledged(memory_path: 
     events, torn = _cut_often(disk_kind, memory_path, 250, seed=1000)
     print(f"{disk_kind}: 250 cuts, {events} events acknowledged, {torn} torn tails")  # noqa: T201
     assert torn > 50, "the cuts came in the middle of batches"
+
+
+def test_a_power_cut_takes_nothing_that_sqlite_has_acknowledged(memory_path: Path, disk_kind: str) -> None:
+    """The same holds of a store that SQLite keeps; what its log has in parts it drops by itself."""
+    events, _ = _cut_often(disk_kind, memory_path, 3, seed=1, backend="sqlite")
+    assert events > 20
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_hundreds_of_power_cuts_take_nothing_that_sqlite_has_acknowledged(memory_path: Path, disk_kind: str) -> None:
+    """The long form: 250 cuts of each file system."""
+    events, _ = _cut_often(disk_kind, memory_path, 250, seed=2000, backend="sqlite")
+    print(f"{disk_kind}: 250 cuts, {events} events acknowledged by SQLite")  # noqa: T201

@@ -1,4 +1,4 @@
-"""Run as a process: the journal's writer, together with its clients, made to be killed.
+"""Run as a process: a backend's writer, together with its clients, made to be killed.
 
 Reads jobs from stdin, a line of JSON each, and carries out each in a forked child, so that a death costs one fork and
 no start of Python. The child says on stdout what its clients were told, a line of JSON at a time, as soon as they are;
@@ -25,11 +25,13 @@ from typing import Any, NoReturn
 
 from turnkeeper.storage import journal as journal_module
 from turnkeeper.storage import lock, opening, store
+from turnkeeper.storage.backend import Backend, open_backend
 from turnkeeper.storage.errors import Fenced, StorageError, StoreFull
 from turnkeeper.storage.exact_json import encode_event
 from turnkeeper.storage.filesystem import LocalFileSystem
-from turnkeeper.storage.journal import Journal
 from turnkeeper.storage.requests import Append, Appended, Grant, Granted
+from turnkeeper.storage.sqlite import writing as sqlite_writing
+from turnkeeper.storage.store import BackendName
 
 STREAMS = ("a", "b", "c")
 EXIT_FAILED = 70
@@ -45,12 +47,14 @@ class Job:
     batch reaches the disk in parts and is never synced. `kill_at` is the number of the operation on the disk at which
     the process kills itself, `how` says whether before, in the middle or after it; or it is `stop`, and the process
     stops itself before it. `file_bytes_max` limits the length of files until the first refusal. The store's file
-    system may be full up to the last byte if `reserve` is False.
+    file system may be full up to the last byte if `reserve` is False. What is about operations and filling concerns a
+    journal, as SQLite goes to the disk by itself; it moves its log into the database where a journal begins a segment.
     """
 
     path: str
     seed: int
     steps: int
+    backend: BackendName = "journal"
     boot: str = "boot 1"
     heads: dict[str, int] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
@@ -201,14 +205,14 @@ class Writer:
         descriptor = store.open_store_file(job.path, create=True)
         if not lock.take(descriptor):
             raise BlockingIOError("somebody else writes to this store")
-        store.finish(descriptor, job.path)
-        self.journal = self._open()
+        store.finish(descriptor, job.path, backend=job.backend)
+        self.backend = self._open()
 
-    def _open(self) -> Journal:
-        journal = Journal.open(self.job.path, boot=self.job.boot, is_gone=_is_gone, holder={}, fs=self.fs)
-        report = journal.report
+    def _open(self) -> Backend:
+        backend = open_backend(self.job.path, boot=self.job.boot, is_gone=_is_gone, holder={}, fs=self.fs)
+        report = backend.report
         say({"opened": [finding.kind for finding in report.findings], "rebuilt": report.rebuilt})
-        return journal
+        return backend
 
     def run(self) -> None:
         """Take all steps, and close."""
@@ -226,17 +230,17 @@ class Writer:
             elif step % 50 == 49:
                 self._take(self.rng.choice(STREAMS))
             elif step % 120 == 119:
-                self.journal.close()
-                self.journal = self._open()
+                self.backend.close()
+                self.backend = self._open()
             self._send()
             say({"step": step})
-        self.journal.close()
+        self.backend.close()
         say({"done": self.fs.operations})
 
     def _send(self) -> None:
         """Let some of the clients send some lines, in one commit."""
         requests = [self._append(stream, self.rng.randrange(1, 4)) for stream in STREAMS if self.rng.random() < 0.6]
-        for request, answer in zip(requests, self.journal.commit(requests), strict=True):
+        for request, answer in zip(requests, self.backend.commit(requests), strict=True):
             if isinstance(answer, Appended):
                 self._told(request.stream, answer.head)
             elif isinstance(answer, Fenced):
@@ -246,7 +250,7 @@ class Writer:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
             else:
                 raise AssertionError(answer)
-        self.journal.between_commits()
+        self.backend.between_commits()
 
     def _append(self, stream: str, events: int) -> Append:
         first = self.heads[stream]
@@ -257,7 +261,7 @@ class Writer:
 
     def _take(self, stream: str) -> None:
         """Give a stream to a new owner, who goes on from the head that it is told."""
-        (answer,) = self.journal.commit([Grant(stream, owner_of(stream, self.rng.randbytes(4).hex()))])
+        (answer,) = self.backend.commit([Grant(stream, owner_of(stream, self.rng.randbytes(4).hex()))])
         if isinstance(answer, Granted):
             self.epochs[stream] = answer.epoch
             self._told(stream, answer.head)
@@ -306,6 +310,7 @@ def main() -> None:
         job = Job(**json.loads(line))
         filling = {"FILLING_AHEAD_BYTES": job.filling_bytes, "FILLING_STEP_BYTES": job.filling_bytes}
         vars(journal_module).update(filling, SEGMENT_BYTES=job.segment_bytes)
+        vars(sqlite_writing).update(CHECKPOINT_BYTES=job.segment_bytes)
         vars(opening).update(filling)
         child = os.fork()
         if child == 0:
