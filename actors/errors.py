@@ -23,6 +23,7 @@ from turnkeeper.storage.errors import (
     StoreMissing,
     StoreRefused,
     TooLarge,
+    WrongKind,
 )
 from turnkeeper.storage.errors import StorageError as TurnkeeperError
 
@@ -49,6 +50,7 @@ __all__ = [
     "TurnOpen",
     "TurnkeeperError",
     "VersionMismatch",
+    "WrongKind",
 ]
 
 

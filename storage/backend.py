@@ -65,7 +65,10 @@ class Backend(Protocol):
         ...
 
     def statistics(self) -> dict[str, int]:
-        """Count `batches`, the commits that stored something, and `streams`; give the next `position`."""
+        """Count `batches`, the commits that stored something, `streams`, and those that are `ownerless`.
+
+        Give the next `position`, too.
+        """
         ...
 
     def close(self) -> None:

@@ -2,7 +2,8 @@
 
 For an append, in this order: lines that are stored already, byte for byte and under the same epoch, are acknowledged
 as the first time, whatever the epoch is now; another epoch is fenced; another head is a conflict; the rest is
-appended. Every refusal says how many of the lines are stored. A refusal leaves its neighbours in the batch alone.
+appended. Every refusal says how many of the lines are stored. A post, which nobody has to own anything for, gets the
+head's number unless its key is known. A refusal leaves its neighbours in the batch alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from zlib_ng.zlib_ng import crc32
 
+from .draft_runs import RUN_ENTRY_BYTES, DraftRun, Waiting
 from .errors import (
     Conflict,
     Corrupt,
@@ -23,15 +25,15 @@ from .errors import (
     SessionBusy,
     StorageError,
     TooLarge,
+    WrongKind,
 )
-from .format import Run, encode_patch, encode_run, is_id, line_fault
+from .format import Run, encode_patch, encode_run, event_prefix, is_id, line_fault
 from .index_records import key_digest
 from .limits import BATCH_BYTES_MAX, HEADER_BYTES_MAX, LINE_BYTES_MAX, PATCH_BYTES_MAX, RUNS_MAX
 from .patches import fault_of_patch
-from .requests import PATCHES_BY_ANYONE, Append, Appended, Grant, Granted, Patch, Request, Summary
+from .requests import OWNERLESS, PATCHES_BY_ANYONE, Append, Appended, Grant, Granted, Patch, Post, Request, Summary
 
 _HEADER_ROOM = HEADER_BYTES_MAX - 1024
-_RUN_ENTRY_BYTES = 160
 
 
 class StoredHead(NamedTuple):
@@ -57,57 +59,6 @@ class Stored(Protocol):
         ...
 
 
-class DraftRun:
-    """One stream's run in the batch being built."""
-
-    __slots__ = ("chunks", "crc", "entry_bytes", "epoch", "events", "keys", "patch", "seq", "size", "stream")
-
-    def __init__(self, stream: str, epoch: int, seq: int) -> None:
-        self.stream = stream
-        self.epoch = epoch
-        self.seq = seq
-        self.events = 0
-        self.size = 0
-        self.crc = 0
-        self.chunks: list[bytes] = []
-        self.patch: dict[str, Any] | None = None
-        self.keys: dict[str, int] = {}
-        self.entry_bytes = _RUN_ENTRY_BYTES
-
-    @property
-    def head(self) -> int:
-        return self.seq + self.events
-
-    def merge(self, patch: Mapping[str, Any]) -> None:
-        merged = dict(self.patch or ())
-        for name, value in patch.items():
-            if name == "keys":
-                merged["keys"] = {**merged.get("keys", {}), **value}
-            elif name == "blobs":
-                merged["blobs"] = list(dict.fromkeys([*merged.get("blobs", ()), *value]))
-            elif name == "deleted_to":
-                if value is not None:
-                    merged[name] = max(value, merged.get(name, 0))
-            else:
-                merged[name] = value
-        self.patch = merged
-
-    def finished(self) -> Run:
-        return Run(self.stream, self.epoch, self.seq, self.events, self.size, self.crc, self.patch)
-
-
-class Waiting(NamedTuple):
-    """An answer that holds once the batch is written: `events` of `run` stand before the end of this append.
-
-    `has_lines` is whether any of them are its own.
-    """
-
-    first: int
-    run: DraftRun
-    events: int
-    has_lines: bool
-
-
 class BatchIsFull(Exception):
     """The request belongs into the next batch."""
 
@@ -130,6 +81,8 @@ class Draft:
         """Take a request into the batch, or refuse it. Raises BatchIsFull."""
         if isinstance(request, Grant):
             return self._grant(request)
+        if isinstance(request, Post):
+            return self._post(request)
         fault = None if request.patch is None else fault_of_patch(request)
         if fault is not None:
             return fault
@@ -256,6 +209,8 @@ class Draft:
         deleted_to = summary.get("deleted_to") or 0
         summary.update((run.patch or {}) if run is not None else {})
         open_turn = summary.get("open_turn")
+        if self._epoch(run, stored) == OWNERLESS:
+            return InvalidFork(parent, seq, "nobody owns it, so nobody can own a fork of it")
         if summary.get("deleted"):
             return InvalidFork(parent, seq, "it is deleted")
         if seq > head:
@@ -306,11 +261,11 @@ class Draft:
     def _check_room(self, size: int, patch_bytes: int, run: DraftRun | None) -> None:
         if not self.runs:
             return
-        if self.size + size > BATCH_BYTES_MAX or self._header_bytes + patch_bytes + _RUN_ENTRY_BYTES > _HEADER_ROOM:
+        if self.size + size > BATCH_BYTES_MAX or self._header_bytes + patch_bytes + RUN_ENTRY_BYTES > _HEADER_ROOM:
             raise BatchIsFull
         if run is None and len(self.runs) >= RUNS_MAX:
             raise BatchIsFull
-        if run is not None and patch_bytes and run.entry_bytes - _RUN_ENTRY_BYTES + patch_bytes > PATCH_BYTES_MAX:
+        if run is not None and patch_bytes and run.entry_bytes - RUN_ENTRY_BYTES + patch_bytes > PATCH_BYTES_MAX:
             raise BatchIsFull
 
     def _known_key(self, request: Append, run: DraftRun | None) -> Answer | None:
@@ -322,7 +277,7 @@ class Draft:
             if seq is not None:
                 line = _split(b"".join(run.chunks))[seq - run.seq]
                 if _without_number_and_time(line) != _without_number_and_time(request.lines):
-                    return Conflict(stream, run.head)
+                    return Conflict(stream, run.head, key=request.key)
                 return Waiting(seq, run, seq + 1 - run.seq, True)
         seq = self._stored.stored_key(stream, request.key)
         if seq is None:
@@ -334,7 +289,7 @@ class Draft:
         except Corrupt as error:
             return error
         if _without_number_and_time(line) != _without_number_and_time(request.lines):
-            return Conflict(stream, head)
+            return Conflict(stream, head, key=request.key)
         return Appended(seq, seq + 1, position)
 
     def _owner(self, stream: str, run: DraftRun | None) -> Mapping[str, Any] | None:
@@ -342,6 +297,54 @@ class Draft:
             owner: Mapping[str, Any] | None = run.patch["owner"]
             return owner
         return self._stored.summary(stream).get("owner")
+
+    # -- posts
+
+    def _post(self, request: Post) -> Answer:
+        """Give an event the next number of a stream without owner, unless its key is known."""
+        stream = request.stream
+        run, stored = self.runs.get(stream), self._stored.head(stream)
+        begins = run is None and stored is None
+        if begins and not is_id(stream):
+            return InvalidLine(stream, 0, "an id has 1 to 64 of a-z, 0-9 and -")
+        if not begins and self._epoch(run, stored) != OWNERLESS:
+            summary = {**self._stored.summary(stream), **((run.patch if run is not None else None) or {})}
+            if not summary.get("damaged") or summary.get("kind") not in (None, request.header.get("kind")):
+                return Exists(stream)
+            # Damage took its first run, which alone said what it is and that nobody owns it.
+            begins = "kind" not in summary
+        head = run.head if run is not None else stored.head if stored is not None else 0
+        lines = event_prefix(stream, head) + request.tail
+        append = Append(stream, OWNERLESS, head, lines, request.patch, request.key)
+        known = self._known_key(append, run)
+        if known is not None:
+            return known
+        fault = self._fault_of_post(request, append)
+        if fault is not None:
+            return fault
+        if begins:
+            append.patch = {**request.header, **(request.patch or {})}
+        return self._extend(append, lines, head, 1, run)
+
+    def _fault_of_post(self, request: Post, append: Append) -> StorageError | None:
+        """Say why an event that isn't stored can't be posted; None if it can."""
+        if request.author is not None:
+            author, epoch = request.author
+            run, stored = self.runs.get(author), self._stored.head(author)
+            if run is None and stored is None:
+                return NotFound(author)
+            if self._epoch(run, stored) != epoch:
+                return Fenced(author, self._owner(author, run))
+        try:
+            events = _count_lines(append.stream, append.first, append.lines)
+        except StorageError as error:
+            return error
+        if events != 1 or not request.tail.startswith(b'"time":'):
+            return InvalidLine(append.stream, append.first, "what is posted is one event from its time on")
+        return None if request.patch is None else fault_of_patch(append)
+
+    def _epoch(self, run: DraftRun | None, stored: StoredHead | None) -> int:
+        return run.epoch if run is not None else stored.epoch if stored is not None else OWNERLESS
 
     # -- grants
 
@@ -354,6 +357,8 @@ class Draft:
         if stored is None:
             return NotFound(stream)
         summary = self._stored.summary(stream)
+        if stored.epoch == OWNERLESS:
+            return WrongKind(stream, summary.get("kind", ""), "session")
         owner = summary.get("owner")
         same = owner is not None and owner.get("token") == request.owner.get("token")
         if owner is not None and not same and not request.takeover and not self._is_gone(owner):

@@ -44,6 +44,19 @@ class Ambiguous(StorageError):
         return f"{self.wanted!r} is the beginning of several ids: {', '.join(self.candidates)}; give more of it"
 
 
+class WrongKind(StorageError):
+    """The stream `id` is there, and is a `kind`, where a `wanted` was asked for."""
+
+    def __init__(self, id: str, kind: str, wanted: str) -> None:
+        super().__init__(id, kind, wanted)
+        self.id = id
+        self.kind = kind
+        self.wanted = wanted
+
+    def message(self) -> str:
+        return f"{self.id} is no {self.wanted} but of the kind {self.kind!r}; give the id of a {self.wanted}"
+
+
 class Exists(StorageError):
     """The id, or the host's key, already names the stream `id`."""
 
@@ -73,15 +86,21 @@ class SessionBusy(StorageError):
 
 
 class Conflict(StorageError):
-    """The append doesn't begin at the head. `expected` is the head; `stored` leading lines are stored already."""
+    """The append doesn't begin at the head. `expected` is the head; `stored` leading lines are stored already.
 
-    def __init__(self, stream: str, expected: int, stored: int = 0) -> None:
-        super().__init__(stream, expected, stored)
+    With `key` it isn't about numbers: another event is stored under that key.
+    """
+
+    def __init__(self, stream: str, expected: int, stored: int = 0, key: str | None = None) -> None:
+        super().__init__(stream, expected, stored, key)
         self.stream = stream
         self.expected = expected
         self.stored = stored
+        self.key = key
 
     def message(self) -> str:
+        if self.key is not None:
+            return f"{self.stream}: the key {self.key!r} has another event already; use a new key for a new event"
         return f"{self.stream}: the next event is number {self.expected}; {self.stored} of the lines are stored"
 
 

@@ -8,7 +8,7 @@
     blobs      (digest, number, seq) of a run that names a blob -> nothing
     recent     (position >> 12, number) -> id, moved only when the bucket changes
     marks      position -> (segment, offset) of a batch, one for each 256 KiB of journal
-    meta       what is indexed, and the next stream number
+    meta       what is indexed, the next stream number, and how many streams have no owner
 
 An index built anew from the headers equals the one that was kept, entry for entry: every value is a pure function of
 the batches. The only module that knows LMDB. A value that a transaction gives is copied before it leaves here. An
@@ -49,11 +49,12 @@ from .index_records import (
     key_digest,
 )
 from .limits import EXTENTS_MAX, ID_PATTERN, MAP_BYTES, MARK_BYTES, MIB
-from .requests import StreamRow, Summary
+from .requests import OWNERLESS, StreamRow, Summary
 from .scanning import Batch
 
 Transaction: TypeAlias = Any
 
+_OWNERLESS_KEY = b"ownerless"
 _BLOCK_BYTES = EXTENTS_MAX * EXTENT.size
 _BUCKET_BITS = 12
 _HOT_RECORDS_MAX = 50_000
@@ -73,6 +74,8 @@ class Index:
         self._recent = self._databases["recent"]
         with environment.begin() as transaction:
             self.indexed = self._read_indexed(transaction)
+            counted = transaction.get(_OWNERLESS_KEY, db=self._databases["meta"])
+            self._ownerless: int = NUMBER.unpack(counted)[0] if counted else 0
 
     # -- opening and closing
 
@@ -177,12 +180,14 @@ class Index:
         header = batch.header
         before = self.indexed
         next_number = 0 if before is None else before.next_number
+        ownerless = self._ownerless
         faults: dict[str, str] = {}
         for run in runs:
             state = self._hot.get(run.stream) or self._load(transaction, run.stream)
             if state is None:
                 state = StreamState(next_number, 0, run.epoch, 0, 0, 0, bytearray())
                 next_number += 1
+                ownerless += run.epoch == OWNERLESS
                 if run.patch is not None and run.patch.get("parent_seq") == run.seq:
                     state.head = state.first = run.seq
             if run.seq != state.head:
@@ -209,6 +214,7 @@ class Index:
             transaction,
             Indexed(batch.segment, batch.offset, header.number, header.h, next_position, next_number),
         )
+        self._count_ownerless(transaction, ownerless)
         return faults
 
     def apply_scan(self, transaction: Transaction, scan: FileScan) -> bool:
@@ -218,6 +224,7 @@ class Index:
         """
         before = self.indexed
         next_number = 0 if before is None else before.next_number
+        ownerless = self._ownerless
         states: list[StreamState] = []
         for found in scan.streams:
             state = self._hot.get(found.stream) or self._load(transaction, found.stream)
@@ -225,6 +232,7 @@ class Index:
                 begin = found.first if found.is_fork else 0
                 state = StreamState(next_number, begin, found.epoch, 0, 0, begin, bytearray())
                 next_number += 1
+                ownerless += found.epoch == OWNERLESS
             if state.head != found.first:
                 return False
             states.append(state)
@@ -242,6 +250,7 @@ class Index:
             transaction.put(POSITION_KEY.pack(position), mark, db=self._databases["marks"], overwrite=False)
         number, offset, h = scan.last
         self._set_indexed(transaction, Indexed(scan.segment, offset, number, h, scan.next_position, next_number))
+        self._count_ownerless(transaction, ownerless)
         return True
 
     def _extend_by_scan(self, transaction: Transaction, state: StreamState, found: StreamScan) -> None:
@@ -286,6 +295,11 @@ class Index:
         fields = (*indexed[:3], indexed.h.encode(), *indexed[4:])
         transaction.put(b"indexed", INDEXED.pack(*fields), db=self._databases["meta"])
         self.indexed = indexed
+
+    def _count_ownerless(self, transaction: Transaction, count: int) -> None:
+        if count != self._ownerless:
+            transaction.put(_OWNERLESS_KEY, NUMBER.pack(count), db=self._databases["meta"])
+            self._ownerless = count
 
     def _extend(self, transaction: Transaction, state: StreamState, run: PlacedRun, segment: int, time: int) -> None:
         """Add a run's extent to its stream's record, and move the stream up in the list of recent ones."""
@@ -390,13 +404,16 @@ class Index:
         wanted = bytes.fromhex(digest)
         return bool(cursor.set_range(wanted)) and cursor.key().startswith(wanted)
 
-    def streams_beginning(self, transaction: Transaction, prefix: str, limit: int) -> list[str]:
-        """List ids that begin with `prefix`, in order, `limit` at most."""
+    def streams_beginning(
+        self, transaction: Transaction, prefix: str, limit: int, *, ownerless: bool = True
+    ) -> list[str]:
+        """List ids that begin with `prefix`, in order, `limit` at most; also those without an owner, if wanted."""
         found: list[str] = []
         cursor = transaction.cursor(db=self._streams)
         more = cursor.set_range(prefix.encode()) if prefix else cursor.first()
         while more and len(found) < limit and cursor.key().startswith(prefix.encode()):
-            found.append(cursor.key().decode())
+            if ownerless or RECORD.unpack_from(cursor.value())[2] != OWNERLESS:
+                found.append(cursor.key().decode())
             more = cursor.next()
         return found
 
@@ -511,6 +528,11 @@ class Index:
     def count_streams(self, transaction: Transaction) -> int:
         """Count the streams."""
         return int(transaction.stat(self._streams)["entries"])
+
+    @property
+    def ownerless(self) -> int:
+        """How many of the streams have no owner, as the writer knows it."""
+        return self._ownerless
 
 
 def _open_environment(path: str, *, readonly: bool, subdir: bool = True, lock: bool = True) -> Any:

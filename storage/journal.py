@@ -20,7 +20,8 @@ from typing import Any
 
 from .blobs import fault_of_names
 from .collecting import BlobCollection
-from .drafting import Answer, BatchIsFull, Draft, StoredHead, Waiting
+from .draft_runs import Waiting
+from .drafting import Answer, BatchIsFull, Draft, StoredHead
 from .errors import Conflict, Failed, Fenced, NotFound, StorageError, StoreFull
 from .filesystem import FileSystem, LocalFileSystem, write_whole_file
 from .findings import join_ranges
@@ -326,6 +327,7 @@ class Journal:
             "batches": self._next_batch - 1,
             "position": self.next_position,
             "streams": streams,
+            "ownerless": self._index.ownerless,
             "segment": self._active.number,
             "end": self._active.end,
         }

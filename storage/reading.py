@@ -128,7 +128,9 @@ def _length(span: list[Extent]) -> int:
 
 
 def resolve(index: Index, snapshot: Transaction, wanted: str) -> str:
-    """Give the id that an id, a host's key or a unique prefix names; a deleted stream answers to its whole id alone.
+    """Give the id that an id, a host's key or a unique prefix names.
+
+    A stream that is deleted, or has no owner, answers to its whole id alone.
 
     Raises NotFound, Ambiguous.
     """
@@ -139,7 +141,7 @@ def resolve(index: Index, snapshot: Transaction, wanted: str) -> str:
     named = index.stream_named(snapshot, wanted)
     if named is not None and not index.summary(snapshot, named).get("deleted"):
         return named
-    candidates = index.streams_beginning(snapshot, wanted, _CANDIDATES_MAX) if is_id(wanted) else []
+    candidates = index.streams_beginning(snapshot, wanted, _CANDIDATES_MAX, ownerless=False) if is_id(wanted) else []
     living = [candidate for candidate in candidates if not index.summary(snapshot, candidate).get("deleted")]
     if len(living) > 1:
         raise Ambiguous(wanted, living[:10])

@@ -46,6 +46,27 @@ class Grant:
     takeover: bool = False
 
 
+OWNERLESS = 0
+"""The epoch of a stream that nobody owns: anybody may add to it, and nobody can be granted it."""
+
+
+@dataclass(slots=True)
+class Post:
+    """Add one event to a stream without owner, at its head whatever that is, once for its key.
+
+    `tail` is the event's line from `"time":` on; stream and number are put before it where it is stored. `header` is
+    the summary with which the stream begins if this is its first event, `patch` what changes together with the event.
+    `author` is a stream and an epoch: whoever posts in the name of that stream has to own it under that epoch.
+    """
+
+    stream: str
+    tail: bytes
+    key: str
+    header: Mapping[str, Any]
+    patch: Mapping[str, Any] | None = None
+    author: tuple[str, int] | None = None
+
+
 PATCHES_BY_ANYONE = frozenset(("title", "labels", "deleted"))
 
 
@@ -57,7 +78,7 @@ class Patch:
     patch: Mapping[str, Any]
 
 
-Request: TypeAlias = Append | Grant | Patch
+Request: TypeAlias = Append | Post | Grant | Patch
 
 
 class Appended(NamedTuple):

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         TurnkeeperError,
         TurnOpen,
         VersionMismatch,
+        WrongKind,
     )
     from turnkeeper.actors.records import Event, EventPage, Interrupted, SessionInfo
     from turnkeeper.actors.runtime import Runtime, open_runtime
@@ -80,6 +81,7 @@ __all__ = [
     "TurnOpen",
     "TurnkeeperError",
     "VersionMismatch",
+    "WrongKind",
     "__version__",
     "connect",
     "open_runtime",
@@ -109,6 +111,7 @@ if not TYPE_CHECKING:
         "TurnOpen": "turnkeeper.actors.errors",
         "TurnkeeperError": "turnkeeper.actors.errors",
         "VersionMismatch": "turnkeeper.actors.errors",
+        "WrongKind": "turnkeeper.actors.errors",
         "Event": "turnkeeper.actors.records",
         "EventPage": "turnkeeper.actors.records",
         "Interrupted": "turnkeeper.actors.records",

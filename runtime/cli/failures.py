@@ -31,6 +31,7 @@ EXIT_CODES: Final = {
     "invalid_line": 2,
     "not_found": 3,
     "ambiguous": 3,
+    "wrong_kind": 3,
     "store_missing": 3,
     "blob_missing": 3,
     "not_served": 3,
@@ -43,6 +44,7 @@ EXIT_CODES: Final = {
 _KINDS: Final[dict[type[StorageError], str]] = {
     errors.NotFound: "not_found",
     errors.Ambiguous: "ambiguous",
+    errors.WrongKind: "wrong_kind",
     errors.StoreMissing: "store_missing",
     errors.BlobMissing: "blob_missing",
     errors.StoreRefused: "refused",

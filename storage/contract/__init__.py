@@ -16,11 +16,12 @@ Nothing is imported here that isn't needed to use a backend; pytest's assertions
 from __future__ import annotations
 
 from .appends import AppendClauses
-from .asking import answer_to, appended, creation, event, events, fork, granted, owner, raised, refused
+from .asking import answer_to, appended, creation, event, events, fork, granted, owner, post, raised, refused
 from .deletion import DeletionClauses
 from .lists import ListClauses
 from .looking import content, listed, page, places, reading, reopened, scanned
 from .owners import OwnerClauses
+from .posts import PostClauses
 from .reads import ReadClauses
 from .safety import SafetyClauses
 from .stores import StoreInContract, bytes_read, is_gone_by
@@ -42,6 +43,7 @@ __all__ = [
     "owner",
     "page",
     "places",
+    "post",
     "raised",
     "reading",
     "refused",
@@ -50,5 +52,7 @@ __all__ = [
 ]
 
 
-class BackendContract(ReadClauses, AppendClauses, OwnerClauses, ListClauses, DeletionClauses, SafetyClauses):
+class BackendContract(
+    ReadClauses, AppendClauses, PostClauses, OwnerClauses, ListClauses, DeletionClauses, SafetyClauses
+):
     """All clauses. Each test begins with a new store, from the fixture `store`."""

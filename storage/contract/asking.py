@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ..backend import Backend
 from ..exact_json import encode_event
-from ..requests import Append, Appended, Grant, Granted, Patch, Request, Result
+from ..requests import Append, Appended, Grant, Granted, Patch, Post, Request, Result
 
 Kind = TypeVar("Kind", bound=Exception)
 
@@ -38,13 +38,19 @@ def fork(child: str, parent: str, seq: int, lines: bytes = b"", **header: Any) -
     return Append(child, 1, seq, lines, patch, create=True)
 
 
+def post(stream: str, key: str, text: str = "hello", *, time: int = 1_700_000_000_000, **more: Any) -> Post:
+    """Make the post of an event to a stream without owner."""
+    line = event(stream, 0, text, time=time)
+    return Post(stream, line[line.index(b'"time":') :], key, {"kind": "inbox"}, **more)
+
+
 def answer_to(backend: Backend, request: Request) -> Result:
     """Commit one request."""
     (answer,) = backend.commit([request])
     return answer
 
 
-def appended(backend: Backend, request: Append | Patch) -> Appended:
+def appended(backend: Backend, request: Append | Post | Patch) -> Appended:
     """Commit what must be stored."""
     answer = answer_to(backend, request)
     assert isinstance(answer, Appended), f"{request}: {answer!r}"

@@ -24,11 +24,24 @@ from ..errors import (
     StorageError,
     StoreFull,
     TooLarge,
+    WrongKind,
 )
 from ..filesystem import FileSystem
 from ..limits import BATCH_BYTES_MAX, ID_PATTERN, LINE_BYTES_MAX, PATCH_BYTES_MAX
 from ..patches import fault_of_patch
-from ..requests import PATCHES_BY_ANYONE, Append, Appended, Grant, Granted, Patch, Request, Result, Summary
+from ..requests import (
+    OWNERLESS,
+    PATCHES_BY_ANYONE,
+    Append,
+    Appended,
+    Grant,
+    Granted,
+    Patch,
+    Post,
+    Request,
+    Result,
+    Summary,
+)
 from .streams import Stream, find, find_named, get, key_bytes
 
 _NOT_OF_THE_SUMMARY = frozenset(("keys", "blobs"))
@@ -61,6 +74,8 @@ class Answering:
         try:
             if isinstance(request, Grant):
                 return self._grant(request)
+            if isinstance(request, Post):
+                return self._post(request)
             fault = None if request.patch is None else fault_of_patch(request)
             if fault is not None:
                 return fault
@@ -121,6 +136,8 @@ class Answering:
             raise InvalidFork(parent, seq, "there is no such stream")
         summary = stream.summary
         open_turn = summary.get("open_turn")
+        if stream.epoch == OWNERLESS:
+            raise InvalidFork(parent, seq, "it has no owner")
         if summary.get("deleted"):
             raise InvalidFork(parent, seq, "it is deleted")
         if seq > stream.head:
@@ -141,7 +158,7 @@ class Answering:
             return None
         seq, line, position = found
         if _content(line + b"\n") != _content(request.lines):
-            raise Conflict(stream.id, stream.head)
+            raise Conflict(stream.id, stream.head, key=key)
         return Appended(seq, seq + 1, position)
 
     def _count_stored(self, request: Append, lines: list[bytes]) -> tuple[int, int]:
@@ -172,11 +189,44 @@ class Answering:
             self._database.execute("INSERT INTO keys VALUES (?, ?, ?)", key)
         return Appended(request.first, stream.head + len(lines), self.next_position - 1 if lines else 0)
 
+    # -- posts
+
+    def _post(self, request: Post) -> Appended:
+        id, tail, patch = request.stream, request.tail, request.patch
+        if not ID_PATTERN.match(id):
+            raise InvalidLine(id, 0, "this can't be an id")
+        stream = find(self._database, id) or Stream(id, 0, OWNERLESS, 0, 0, "{}")
+        if stream.epoch != OWNERLESS:
+            raise Exists(id)
+        append = Append(id, OWNERLESS, stream.head, _prefix(id, stream.head) + tail, patch, request.key)
+        known = self._answer_to_key(append, request.key, stream)
+        if known is not None:
+            return known
+        self._check_author(request)
+        lines = _split(id, stream.head, append.lines)
+        if not tail.startswith(b'"time":') or len(lines) != 1:
+            raise InvalidLine(id, stream.head, "what is posted is one event from its time on")
+        fault = None if patch is None else fault_of_patch(append)
+        if fault is not None:
+            raise fault
+        if not stream.head:
+            append.patch = {**request.header, **(patch or {})}
+        return self._extend(append, stream, lines)
+
+    def _check_author(self, request: Post) -> None:
+        """See that a post in a stream's name is its owner's. Raises NotFound, Fenced."""
+        if request.author is not None:
+            author = get(self._database, request.author[0])
+            if author.epoch != request.author[1]:
+                raise Fenced(author.id, author.summary.get("owner"))
+
     # -- grants, and patches by anyone
 
     def _grant(self, request: Grant) -> Granted:
         stream = get(self._database, request.stream)
         summary = stream.summary
+        if stream.epoch == OWNERLESS:
+            raise WrongKind(stream.id, summary.get("kind", ""), "session")
         owner = summary.get("owner")
         may_take = owner is None or request.takeover or owner.get("token") == request.owner.get("token")
         if not may_take and owner is not None and not self._is_gone(owner):
@@ -246,12 +296,16 @@ def _split(stream: str, first: int, lines: bytes) -> list[bytes]:
     *whole, rest = lines.split(b"\n")
     for seq, line in enumerate(whole, first):
         _check_size(stream, seq, len(line) + 1)
-        if not line.startswith(f'{{"stream":"{stream}","seq":{seq},'.encode()) or not line.endswith(b"}}"):
+        if not line.startswith(_prefix(stream, seq)) or not line.endswith(b"}}"):
             raise InvalidLine(stream, seq, "it isn't the line of this event")
     if rest:
         _check_size(stream, first + len(whole), len(rest))
         raise InvalidLine(stream, first + len(whole), "it doesn't end in a newline")
     return whole
+
+
+def _prefix(stream: str, seq: int) -> bytes:
+    return f'{{"stream":"{stream}","seq":{seq},'.encode()
 
 
 def _check_size(stream: str, seq: int, size: int) -> None:

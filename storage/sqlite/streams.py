@@ -9,7 +9,7 @@ import orjson
 
 from ..errors import Ambiguous, NotFound
 from ..limits import ID_PATTERN
-from ..requests import StreamRow, Summary
+from ..requests import OWNERLESS, StreamRow, Summary
 
 _CANDIDATES_MAX = 10
 
@@ -61,7 +61,9 @@ def get(database: sqlite3.Connection, id: str) -> Stream:
 
 
 def resolve(database: sqlite3.Connection, wanted: str) -> Stream:
-    """Give the stream that an id, a host's key or a unique prefix names; a deleted one answers to its id alone.
+    """Give the stream that an id, a host's key or a unique prefix names.
+
+    One that is deleted, or has no owner, answers to its whole id alone.
 
     Raises NotFound, Ambiguous.
     """
@@ -74,7 +76,10 @@ def resolve(database: sqlite3.Connection, wanted: str) -> Stream:
     candidates: list[Stream] = []
     if ID_PATTERN.match(wanted):
         # "~" comes behind everything that an id is made of.
-        rows = database.execute("SELECT * FROM streams WHERE id > ? AND id < ? ORDER BY id", (wanted, f"{wanted}~"))
+        rows = database.execute(
+            "SELECT * FROM streams WHERE id > ? AND id < ? AND epoch <> ? ORDER BY id",
+            (wanted, f"{wanted}~", OWNERLESS),
+        )
         for candidate in map(Stream._make, rows):
             if not candidate.summary.get("deleted"):
                 candidates.append(candidate)

@@ -18,7 +18,7 @@ from ..errors import Failed, StoreFull
 from ..filesystem import FileSystem, LocalFileSystem, write_whole_file
 from ..limits import MIB, RESERVE_BATCHES, RESERVE_BYTES
 from ..opening import OpeningReport
-from ..requests import Append, Request, Result, StreamRow
+from ..requests import OWNERLESS, Append, Post, Request, Result, StreamRow
 from ..store import WRITER_FILE, describe
 from . import DATABASE_FILE, streams
 from .answering import Answering
@@ -88,7 +88,7 @@ class SqliteStore:
         if self._failed:
             raise Failed("an earlier commit failed and this writer takes no more")
         self._check_process()
-        size = sum(len(request.lines) for request in requests if isinstance(request, Append))
+        size = sum(map(_size, requests))
         try:
             full = self._lack_of_space(size)
             try:
@@ -178,7 +178,8 @@ class SqliteStore:
         self._check_process()
         (commits,) = self._database.execute("SELECT commits FROM store").fetchone()
         (count,) = self._database.execute("SELECT count(*) FROM streams").fetchone()
-        return {"batches": commits, "position": self.next_position, "streams": count}
+        (ownerless,) = self._database.execute("SELECT count(*) FROM streams WHERE epoch = ?", (OWNERLESS,)).fetchone()
+        return {"batches": commits, "position": self.next_position, "streams": count, "ownerless": ownerless}
 
     def close(self) -> None:
         """Close the database; without a failure, and without readers, the write-ahead log goes into it and away.
@@ -195,6 +196,13 @@ class SqliteStore:
     def _check_process(self) -> None:
         if self._pid != os.getpid():
             raise RuntimeError("a store can't be used in a forked child; open it again in this process")
+
+
+def _size(request: Request) -> int:
+    """Give about how many bytes of lines a request would add."""
+    if isinstance(request, Append):
+        return len(request.lines)
+    return len(request.tail) if isinstance(request, Post) else 0
 
 
 def _now() -> int:

@@ -17,14 +17,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from turnkeeper.storage import drafting
 from turnkeeper.storage.backend import Backend, BackendReader
-from turnkeeper.storage.contract import creation, event, events, fork, owner
+from turnkeeper.storage.contract import creation, event, events, fork, owner, post
 from turnkeeper.storage.errors import InvalidFork, InvalidLine, NotFound, StorageError, StoreFull
 from turnkeeper.storage.requests import Append, Grant, Patch, Request, Result
 from turnkeeper.storage.sqlite import answering
 
 from .backends import BACKENDS, DirectoryStore
 
-IDS = ("aa", "ab", "b")
+IDS = ("aa", "ab", "b", "p")
 NAMES = (*IDS, "a", "key 1", "key 2", "z", "")
 TOKENS = ("s", "t")
 LONGEST_LINE = 2000
@@ -77,7 +77,19 @@ def _patch(known: Known, id: str, draw: st.DrawFn) -> Request:
     return Patch(id, draw(_patches))
 
 
-_KINDS: list[Callable[[Known, str, st.DrawFn], Request]] = [_append, _append, _append, _creation, _fork, _grant, _patch]
+def _post(known: Known, id: str, draw: st.DrawFn) -> Request:
+    """Draw a post to a stream that may have an owner, in the name of one that may have been taken over."""
+    author = draw(st.sampled_from([None, None, *IDS]))
+    epoch = max(0, known.epoch(author or "") - draw(st.sampled_from([0, 0, 0, 1])))
+    summary, author_and_epoch = draw(_summaries), None if author is None else (author, epoch)
+    key, text = draw(st.sampled_from(["k", "l", "m"])), draw(_words)
+    return post(draw(st.sampled_from([id, "p", "p"])), key, text, patch=summary, author=author_and_epoch)
+
+
+_KINDS: list[Callable[[Known, str, st.DrawFn], Request]] = [
+    *(_append, _append, _append),
+    *(_creation, _fork, _grant, _patch, _post, _post),
+]
 
 
 class Known:
@@ -162,7 +174,7 @@ class Twins(RuleBasedStateMachine):
         self.stores = [DirectoryStore(self.directory / name, name) for name in BACKENDS]
         self.backends = [store.open() for store in self.stores]
         self._commit([creation("aa", events("aa", 0, 3, "x"), key="key 1"), Grant("aa", owner("s"))])
-        self._commit([Append("aa", 2, 3, events("aa", 3, 2, "x"))])
+        self._commit([Append("aa", 2, 3, events("aa", 3, 2, "x")), post("p", "k", "x")])
 
     def teardown(self) -> None:
         """Let go of everything."""

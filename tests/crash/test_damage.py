@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.storage import journal as journal_module
+from turnkeeper.storage.contract import post
+from turnkeeper.storage.errors import Exists
 from turnkeeper.storage.format import parse_event_prefix
 from turnkeeper.storage.reading import open_reader
-from turnkeeper.storage.requests import Append, StreamRow
+from turnkeeper.storage.requests import Append, Appended, StreamRow
 from turnkeeper.storage.verify import verify
 
-from ..stores import StoreInTest, appended, create, event, lines, new_store
+from ..stores import StoreInTest, appended, commit_one, create, event, lines, new_store
 from .damaged_stores import STREAMS, is_reported, read_all
 
 
@@ -247,6 +249,31 @@ def test_damage_found_at_opening_is_declared_in_the_journal(three_segments: Stor
     journal = three_segments.open()
     assert [stream for stream in STREAMS if journal.row(stream).summary.get("damaged")] == damaged
     assert three_segments.content(3).count(b'{"$batch"') == batches, "what was declared once isn't declared again"
+
+
+def test_a_stream_without_owner_that_lost_its_beginning_takes_posts_again(memory_path: Path) -> None:
+    """Its first header alone said that nobody owns it; the next post brings the header again, behind what was lost."""
+    with new_store(memory_path / "store") as store:
+        journal = store.open()
+        commit_one(journal, post("i", "k"))
+        appended(journal, create("a", event("a", 0)))
+        store.close()
+        content = store.segment().read_bytes()
+        header = content.index(b'{"$batch"')
+        store.segment().write_bytes(content[: header + 30] + b"#" + content[header + 31 :])
+        store.delete_index()
+        journal = store.open()
+        assert journal.missing("i") == [(0, 1)]
+        for number in (1, 2):
+            answer = commit_one(journal, post("i", f"key {number}"))
+            assert isinstance(answer, Appended)
+            assert answer.first == number
+        store.kill()
+        store.delete_index()
+        journal = store.open()
+        assert journal.row("i").summary == {"kind": "inbox", "damaged": True}
+        assert isinstance(commit_one(journal, post("i", "key 3")), Appended)
+        assert isinstance(commit_one(journal, post("a", "key")), Exists)
 
 
 def _rows(store: StoreInTest) -> list[StreamRow]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from turnkeeper.storage import journal as journal_module
+from turnkeeper.storage.contract import post
 from turnkeeper.storage.file_scan import FileScan, ScanRequest, scan_file, scan_segment
 from turnkeeper.storage.filesystem import LocalFileSystem
 from turnkeeper.storage.findings import Finding
@@ -27,7 +28,7 @@ SEEDS = range(5)
 
 
 class Program:
-    """Random requests that succeed: streams of every kind, keys, grants, forks, patches, in many small segments."""
+    """Random requests that succeed: streams of every kind, keys, posts, grants, forks, patches, in small segments."""
 
     def __init__(self, store: StoreInTest, seed: int) -> None:
         self.random = random.Random(seed)
@@ -49,6 +50,8 @@ class Program:
 
     def request(self, stream: str) -> Request:
         """Make the next request of a stream."""
+        if int(stream[1:]) % 7 == 0:
+            return post(stream, f"key {self.random.random()}")
         head, events = self.heads.get(stream), self.random.randrange(1, 4)
         if head is None:
             return self.first(stream, events)

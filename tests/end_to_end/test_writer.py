@@ -76,7 +76,7 @@ def test_a_frame_is_answered_whole_and_a_refusal_leaves_its_neighbours_alone(wri
     frame = [next_append("a", 1), next_append("a", 7), next_append("none", 0), next_append("b", 1)]
     number, (a, conflict, unknown, b) = writer.ask([2, frame])
     assert (number, a[:2], b[:2]) == (2, [1, 2], [1, 2])
-    assert conflict == {"error": "Conflict", "args": ["a", 2, 0]}
+    assert conflict == {"error": "Conflict", "args": ["a", 2, 0, None]}
     assert unknown == {"error": "NotFound", "args": ["none"]}
 
 

@@ -18,6 +18,7 @@ EVERY_ERROR = [
     errors.AlreadyServed("/store", 7),
     errors.Ambiguous("br", ["brave-otter", "brisk-owl"]),
     errors.Conflict("a", 3, 1),
+    errors.Conflict("a", 3, 0, "ci-17"),
     errors.Corrupt("a", "events of it were lost", "00000001.jsonl", 7, [(1, 2)]),
     errors.Exists("a", "key"),
     errors.Failed("batch 3 could not be written"),
@@ -36,6 +37,7 @@ EVERY_ERROR = [
     errors.TooLarge("a line", 2, 1),
     errors.TurnOpen("a", 3),
     errors.VersionMismatch(7, "2", "9.9", "1", "0.1"),
+    errors.WrongKind("inbox-a", "inbox", "session"),
     InvalidLine("a", 1, "no newline"),
 ]
 
