@@ -14,21 +14,14 @@ Result = TypeVar("Result")
 
 
 class Suspensions(Generic[Result]):
-    """Awaitable: the coroutine, with `act` called when it has suspended for the time of number `at`, from 1.
+    """Awaitable: the coroutine, with `on_suspension` called whenever it has suspended.
 
-    It is called before the loop hears of the suspension: a cancellation that it makes hits the very thing waited for.
+    It is called before the loop hears of it: a cancellation that it makes hits the very thing waited for.
     """
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Result], at: int, act: Callable[[], object]) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, Result], on_suspension: Callable[[], object]) -> None:
         self._coroutine = coroutine
-        self._at = at
-        self._act = act
-        self.count = 0
-
-    @property
-    def has_acted(self) -> bool:
-        """Say whether it came to the suspension that was asked for."""
-        return self.count >= self._at
+        self._on_suspension = on_suspension
 
     def __await__(self) -> Generator[Any, Any, Result]:
         resume: Callable[[], Any] = partial(self._coroutine.send, None)
@@ -38,12 +31,28 @@ class Suspensions(Generic[Result]):
             except StopIteration as end:
                 result: Result = end.value
                 return result
-            self.count += 1
-            if self.count == self._at:
-                self._act()
+            self._on_suspension()
             try:
                 answer = yield waited_for
             except BaseException as error:
                 resume = partial(self._coroutine.throw, error)
             else:
                 resume = partial(self._coroutine.send, answer)
+
+
+class Once:
+    """Callable: calls `act` when it is called for the time of number `at`, from 1; then `has_acted`."""
+
+    def __init__(self, at: int, act: Callable[[], object]) -> None:
+        self._left = at
+        self._act = act
+
+    @property
+    def has_acted(self) -> bool:
+        """Say whether it was called as often."""
+        return self._left <= 0
+
+    def __call__(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._act()

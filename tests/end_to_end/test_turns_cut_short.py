@@ -15,7 +15,7 @@ from turnkeeper.actors.runtime import Runtime, open_runtime
 
 from ..closed_logs import assert_closed, reason_of, results_of
 from ..served import LOOPS_AND_STORES, SECONDS_MAX
-from .suspensions import Suspensions
+from .suspensions import Once, Suspensions
 
 pytestmark = pytest.mark.anyio
 
@@ -95,9 +95,9 @@ async def test_a_cancellation_at_any_suspension_leaves_a_closed_turn(runtime: Ru
         at += 1
         agent = Agent(runtime, f"turn-{at}")
         with anyio.fail_after(SECONDS_MAX), anyio.CancelScope() as scope:
-            work = Suspensions(agent.work(), at, scope.cancel)
-            await work
-        is_cut = work.has_acted
+            cut = Once(at, scope.cancel)
+            await Suspensions(agent.work(), cut)
+        is_cut = cut.has_acted
         await agent.check(*(("aborted", "completed") if is_cut else ("completed",)))
     assert at > SUSPENSIONS_MIN
 
@@ -117,17 +117,17 @@ async def test_asyncios_own_cancellation_is_as_good(runtime: Runtime) -> None:
 
 async def cancelled_at(at: int, coroutine: Coroutine[Any, Any, None]) -> bool:
     """Run a coroutine in a task, which is cancelled at its suspension of this number; say whether it came to that."""
-    work = Suspensions(coroutine, at, lambda: task.cancel())
+    cut = Once(at, lambda: task.cancel())
 
     async def run() -> None:
-        await work
+        await Suspensions(coroutine, cut)
 
     task = asyncio.get_running_loop().create_task(run())
     await asyncio.wait([task], timeout=SECONDS_MAX)
     assert task.done()
     if not task.cancelled():
         task.result()
-    return work.has_acted
+    return cut.has_acted
 
 
 @LOOPS_AND_STORES
@@ -140,36 +140,28 @@ async def test_an_exception_behind_any_step_leaves_a_closed_turn_and_passes_as_i
     is_cut = True
     while is_cut:
         at += 1
-        raising = Raising(make("of the body"), at)
-        agent = Agent(runtime, f"turn-{at}", raising)
+        error = make("of the body")
+        cut = Once(at, raiser_of(error))
+        agent = Agent(runtime, f"turn-{at}", cut)
         caught: BaseException | None = None
         try:
             await agent.work()
-        except make as error:
-            caught = error
-        is_cut = raising.has_raised
-        assert caught is (raising.error if is_cut else None)
-        assert not hasattr(raising.error, "__notes__")
+        except make as raised:
+            caught = raised
+        is_cut = cut.has_acted
+        assert caught is (error if is_cut else None)
+        assert not hasattr(error, "__notes__")
         await agent.check("completed" if not is_cut else "error" if make is ValueError else "aborted")
     assert at == 11
 
 
-class Raising:
-    """Raises its error when it is called for the time of number `at`, from 1."""
+def raiser_of(error: BaseException) -> Callable[[], None]:
+    """Make what raises an error when it is called."""
 
-    def __init__(self, error: BaseException, at: int) -> None:
-        self.error = error
-        self._left = at
+    def fail() -> None:
+        raise error
 
-    @property
-    def has_raised(self) -> bool:
-        """Say whether it was called as often."""
-        return self._left <= 0
-
-    def __call__(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            raise self.error
+    return fail
 
 
 @LOOPS_AND_STORES
@@ -188,7 +180,7 @@ async def test_a_session_lost_at_any_suspension_raises_one_clear_error(runtime: 
 async def lose_session_at(at: int, agent: Agent, other: Runtime) -> bool:
     """Let another runtime take the session over at a suspension of its owner; say whether there was one to lose."""
     wanted = anyio.Event()
-    work = Suspensions(agent.work(), at, wanted.set)
+    cut = Once(at, wanted.set)
 
     async def take_over() -> None:
         await wanted.wait()
@@ -205,7 +197,7 @@ async def lose_session_at(at: int, agent: Agent, other: Runtime) -> bool:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(take_over)
             try:
-                await work
+                await Suspensions(agent.work(), cut)
             except Fenced as error:
                 owners.append(error.owner)
             wanted.set()
@@ -216,4 +208,4 @@ async def lose_session_at(at: int, agent: Agent, other: Runtime) -> bool:
     if owners:
         assert taken
         assert owners[0] is not None
-    return work.has_acted
+    return cut.has_acted
