@@ -17,6 +17,7 @@ from .draft_runs import RUN_ENTRY_BYTES, DraftRun, Waiting
 from .errors import (
     Conflict,
     Corrupt,
+    Deleted,
     Exists,
     Fenced,
     InvalidFork,
@@ -119,7 +120,7 @@ class Draft:
         if request.create:
             return Exists(stream)
         if request.epoch != epoch:
-            return Fenced(stream, self._owner(stream, run))
+            return Fenced(stream, self._present(stream, run, "owner"))
         if first != head:
             return Conflict(stream, head)
         return self._extend(request, lines, first, events, run)
@@ -140,7 +141,7 @@ class Draft:
         if request.create and stored == 0:
             return Exists(stream)
         if request.epoch != epoch:
-            return Fenced(stream, self._owner(stream, run), stored)
+            return Fenced(stream, self._present(stream, run, "owner"), stored)
         if first + stored != head:
             return Conflict(stream, head, stored)
         return self._extend(request, b"".join(offered[stored:]), first + stored, events - stored, run)
@@ -292,11 +293,12 @@ class Draft:
             return Conflict(stream, head, key=request.key)
         return Appended(seq, seq + 1, position)
 
-    def _owner(self, stream: str, run: DraftRun | None) -> Mapping[str, Any] | None:
-        if run is not None and run.patch is not None and "owner" in run.patch:
-            owner: Mapping[str, Any] | None = run.patch["owner"]
-            return owner
-        return self._stored.summary(stream).get("owner")
+    def _present(self, stream: str, run: DraftRun | None, name: str) -> Mapping[str, Any] | None:
+        """Give a member of a summary, a map, as it is after the batch so far."""
+        if run is not None and run.patch is not None and name in run.patch:
+            value: Mapping[str, Any] | None = run.patch[name]
+            return value
+        return self._stored.summary(stream).get(name)
 
     # -- posts
 
@@ -334,7 +336,7 @@ class Draft:
             if run is None and stored is None:
                 return NotFound(author)
             if self._epoch(run, stored) != epoch:
-                return Fenced(author, self._owner(author, run))
+                return Fenced(author, self._present(author, run, "owner"))
         try:
             events = _count_lines(append.stream, append.first, append.lines)
         except StorageError as error:
@@ -359,6 +361,8 @@ class Draft:
         summary = self._stored.summary(stream)
         if stored.epoch == OWNERLESS:
             return WrongKind(stream, summary.get("kind", ""), "session")
+        if summary.get("deleted"):
+            return Deleted(stream)
         owner = summary.get("owner")
         same = owner is not None and owner.get("token") == request.owner.get("token")
         if owner is not None and not same and not request.takeover and not self._is_gone(owner):
@@ -384,8 +388,16 @@ class Draft:
         wrong = sorted(request.patch.keys() - PATCHES_BY_ANYONE)
         if wrong:
             return InvalidLine(stream, 0, f"only its owner may change {', '.join(wrong)}")
+        patch = dict(request.patch)
+        if patch.get("deleted"):
+            owner = self._present(stream, run, "owner")
+            if owner is not None and not self._is_gone(owner):
+                return SessionBusy(stream, owner)
+        if patch.get("labels") is not None:
+            labels = {**(self._present(stream, run, "labels") or {}), **patch["labels"]}
+            patch["labels"] = {name: value for name, value in labels.items() if value is not None} or None
         head, epoch = (run.head, run.epoch) if run is not None else stored if stored is not None else (0, 0)
-        return self._extend(Append(stream, epoch, head, b"", request.patch), b"", head, 0, run)
+        return self._extend(Append(stream, epoch, head, b"", patch), b"", head, 0, run)
 
 
 def _count_lines(stream: str, first: int, lines: bytes) -> int:

@@ -32,6 +32,13 @@ class NotFound(StorageError):
         return f"no session or stream {self.wanted!r} in this store"
 
 
+class Deleted(NotFound):
+    """The stream `wanted`, named here by its id, was deleted. It is kept and can be had back."""
+
+    def message(self) -> str:
+        return f"{self.wanted} is deleted; undelete it to use it again"
+
+
 class Ambiguous(StorageError):
     """A prefix that several ids share; `candidates` lists at most ten of them."""
 

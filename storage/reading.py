@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 
 from zlib_ng.zlib_ng import crc32
 
-from .errors import Ambiguous, Corrupt, NotFound
+from .errors import Ambiguous, Corrupt, Deleted, NotFound
 from .filesystem import FileSystem, LocalFileSystem
 from .findings import Finding, SeqRange
 from .format import event_prefix, is_id
@@ -132,7 +132,7 @@ def resolve(index: Index, snapshot: Transaction, wanted: str) -> str:
 
     A stream that is deleted, or has no owner, answers to its whole id alone.
 
-    Raises NotFound, Ambiguous.
+    Raises NotFound, which is Deleted if that is why; Ambiguous.
     """
     if not wanted:
         raise NotFound(wanted)
@@ -146,7 +146,8 @@ def resolve(index: Index, snapshot: Transaction, wanted: str) -> str:
     if len(living) > 1:
         raise Ambiguous(wanted, living[:10])
     if not living:
-        raise NotFound(wanted)
+        deleted = candidates if named is None else [named]
+        raise Deleted(deleted[0]) if len(deleted) == 1 else NotFound(wanted)
     return living[0]
 
 
@@ -193,14 +194,22 @@ class Reader:
         return page
 
     def _read_into(self, page: Page, id: str, summary: Summary, start: int, end: int, limit: int) -> None:
-        """Read into a page, first from the stream that this one was forked from."""
-        own = int(summary.get("parent_seq") or 0)
-        if start < min(own, end):
-            parent = str(summary["parent"])
-            self._read_into(page, parent, self._head(parent)[1], start, min(own, end), limit)
-        place = max(start, own)
-        while place < end and len(page.events) < limit:
-            place = self._read_chunk(id, place, end, limit, page)
+        """Read into a page, first from the streams that this one was forked from."""
+        for stream, place, stop in self._parts(id, summary, start, end):
+            while place < stop and len(page.events) < limit:
+                place = self._read_chunk(stream, place, stop, limit, page)
+
+    def _parts(self, id: str, summary: Summary, start: int, end: int) -> list[tuple[str, int, int]]:
+        """Say which stream has which of a fork's events, in order; there may be any number of forks of forks."""
+        parts = []
+        while start < end:
+            own = int(summary.get("parent_seq") or 0)
+            parts.append((id, max(start, own), end))
+            if start >= own:
+                break
+            id, end = str(summary["parent"]), min(own, end)
+            summary = self._head(id)[1]
+        return parts[::-1]
 
     def read_last(self, id: str, last: int) -> Page:
         """Read the newest `last` events."""

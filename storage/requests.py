@@ -39,7 +39,7 @@ class Append:
 
 @dataclass(slots=True)
 class Grant:
-    """Make `owner` ({boot, pid, start, host, token}) the owner of an existing stream, by the next epoch."""
+    """Make `owner` ({boot, pid, start, host, token}) the owner of a stream that is there, by the next epoch."""
 
     stream: str
     owner: Mapping[str, Any]
@@ -72,7 +72,11 @@ PATCHES_BY_ANYONE = frozenset(("title", "labels", "deleted"))
 
 @dataclass(slots=True)
 class Patch:
-    """Change what anybody may change of a stream's summary, whoever owns it: title, labels, deleted (ms, or None)."""
+    """Change what anybody may change of a stream's summary, whoever owns it: title, labels, deleted (ms, or None).
+
+    `labels` names those that change alone: one with a value is set, one with None goes, and the others stay. A stream
+    that a living owner has isn't deleted.
+    """
 
     stream: str
     patch: Mapping[str, Any]

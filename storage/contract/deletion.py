@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import Conflict, Exists, InvalidFork, InvalidLine, NotFound
-from ..requests import Append, Appended, Patch
-from .asking import answer_to, appended, creation, event, events, fork, raised, refused
+from ..errors import Conflict, Deleted, Exists, InvalidFork, InvalidLine, NotFound, SessionBusy
+from ..requests import Append, Appended, Grant, Granted, Patch
+from .asking import answer_to, appended, creation, event, events, fork, owner, raised, refused
 from .looking import listed, page, places, reading, reopened
 from .stores import StoreInContract
 
@@ -26,6 +26,26 @@ class DeletionClauses:
             refused(Exists, answer_to(backend, creation("a", event("a", 0, "other"))))
         assert appended(backend, Append("a", 1, 3, event("a", 3))).head == 4
         assert places(store, "a") == [("a", 3)]
+
+    def test_b11_what_a_living_owner_has_is_not_deleted(self, store: StoreInContract) -> None:
+        """Who asks is told who has it; once that one has released it or is gone it can be, and nobody is granted it."""
+        backend = store.open()
+        appended(backend, creation("a", event("a", 0)))
+        store.alive |= {"a", "second"}
+        assert refused(SessionBusy, answer_to(backend, Patch("a", {"deleted": 5}))).owner == owner("a")
+        appended(backend, Patch("a", {"deleted": None, "title": "t"}))
+        answers = backend.commit([Append("a", 1, 1, b"", {"owner": None}), Patch("a", {"deleted": 5})])
+        assert [type(answer) for answer in answers] == [Appended, Appended]
+        for backend in reopened(store):
+            for takeover in (False, True):
+                assert refused(Deleted, answer_to(backend, Grant("a", owner("second"), takeover))).wanted == "a"
+        appended(backend, Patch("a", {"deleted": None}))
+        answers = backend.commit([Grant("a", owner("second")), Patch("a", {"deleted": 6})])
+        assert [type(answer) for answer in answers] == [Granted, SessionBusy]
+        store.alive.clear()
+        answers = backend.commit([Patch("a", {"deleted": 7}), Grant("a", owner("second"))])
+        assert [type(answer) for answer in answers] == [Appended, Deleted]
+        assert backend.row("a").summary["deleted"] == 7
 
     def test_b12_a_deleted_beginning_never_comes_back(self, store: StoreInContract) -> None:
         """Reads start behind it, bounds inside it give what survives, and a smaller mark changes nothing."""
@@ -93,6 +113,16 @@ class DeletionClauses:
         assert listed(store) == ["d", "p", "c"], "a stream without events of its own isn't listed"
         assert appended(backend, Append("e", 1, 2, event("e", 2))).head == 3
         assert listed(store)[0] == "e"
+
+    def test_b17_forks_of_forks_of_forks_are_read_through(self, store: StoreInContract) -> None:
+        """More of them than a program can call itself: each gives its event, from wherever the reading starts."""
+        backend = store.open()
+        appended(backend, creation("s0", event("s0", 0)))
+        chain = [fork(f"s{number}", f"s{number - 1}", number, event(f"s{number}", number)) for number in range(1, 1500)]
+        for first in range(0, len(chain), 100):
+            assert all(isinstance(answer, Appended) for answer in backend.commit(chain[first : first + 100]))
+        assert places(store, "s1499") == [(f"s{number}", number) for number in range(1500)]
+        assert places(store, "s1499", start=3, limit=2) == [("s3", 3), ("s4", 4)]
 
     def test_b17_a_fork_that_cannot_be_is_refused(self, store: StoreInContract) -> None:
         """An unknown parent, a place beyond its head or inside its open turn, and a number that isn't the fork's."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import Ambiguous, Exists, Fenced, InvalidLine, NotFound
+from ..errors import Ambiguous, Deleted, Exists, Fenced, InvalidLine, NotFound
 from ..requests import Append, Appended, Patch
 from .asking import answer_to, appended, creation, event, fork, owner, raised, refused
 from .looking import content, listed, places, reading, reopened
@@ -27,7 +27,8 @@ class ListClauses:
             backend = again
         appended(backend, Patch("brave-owl-2", {"deleted": 5}))
         assert (backend.resolve("brave"), backend.resolve("brave-owl-2")) == ids
-        raised(NotFound, lambda: backend.resolve("issue 2"))
+        for name in ("issue 2", "brave-ow"):
+            assert raised(Deleted, lambda name=name: backend.resolve(name)).wanted == "brave-owl-2"  # type: ignore[misc]
         appended(backend, Patch("brave-owl-2", {"deleted": None}))
         assert backend.resolve("issue 2") == "brave-owl-2"
 
@@ -90,16 +91,37 @@ class ListClauses:
             assert [row.id for row in reader.rows(1, cwd="/a")] == ["p"]
 
     def test_b16_only_its_owner_changes_the_rest_of_a_summary(self, store: StoreInContract) -> None:
-        """Title, labels and deletion are anyone's and whole values; None removes; the rest needs the epoch."""
+        """Title, labels and deletion are anyone's; None removes; the rest needs the epoch, and gives whole values."""
         backend = store.open()
         appended(backend, creation("a", event("a", 0), labels={"x": "1", "y": "2"}, open_turn=0))
-        assert appended(backend, Patch("a", {"title": "new", "labels": {"x": "3"}})) == Appended(1, 1, 0)
+        assert appended(backend, Patch("a", {"title": "new", "labels": {"x": "3", "y": None}})) == Appended(1, 1, 0)
         refused(InvalidLine, answer_to(backend, Patch("a", {"title": "t", "owner": None})))
         refused(Fenced, answer_to(backend, Append("a", 7, 1, b"", {"open_turn": None})))
         appended(backend, Append("a", 1, 1, b"", {"open_turn": None}))
         expected = {"kind": "session", "owner": owner("a"), "title": "new", "labels": {"x": "3"}}
         for backend in reopened(store):
             assert backend.row("a").summary == expected
+
+    def test_b16_who_changes_labels_changes_no_other(self, store: StoreInContract) -> None:
+        """Each is merged with what is there, also within one commit, and with what their owner said in it."""
+        backend = store.open()
+        appended(backend, creation("a", event("a", 0), labels={"x": "1"}))
+        backend.commit(
+            [
+                Patch("a", {"labels": {"y": "2"}}),
+                Append("a", 1, 1, event("a", 1), {"labels": {"z": "3", "w": "4"}}),
+                Patch("a", {"labels": {"x": "5", "w": None}}),
+                Patch("a", {"labels": {"v": "6"}, "title": "t"}),
+            ]
+        )
+        for again in reopened(store):
+            backend = again
+            assert backend.row("a").summary["labels"] == {"x": "5", "z": "3", "v": "6"}
+        appended(backend, Patch("a", {"labels": {"x": None, "z": None, "v": None, "never": None}}))
+        appended(backend, creation("b", event("b", 0), labels={"x": "1"}))
+        appended(backend, Patch("b", {"labels": None}))
+        for again in reopened(store):
+            assert [again.row(id).summary.get("labels") for id in "ab"] == [None, None]
 
     def test_b16_a_damaged_stream_is_one_marked_row(self, store: StoreInContract) -> None:
         """It hides no other: all are listed and found, and the others are read and gone on with as ever."""

@@ -15,6 +15,7 @@ import orjson
 from ..blobs import fault_of_names
 from ..errors import (
     Conflict,
+    Deleted,
     Exists,
     Fenced,
     InvalidFork,
@@ -227,6 +228,8 @@ class Answering:
         summary = stream.summary
         if stream.epoch == OWNERLESS:
             raise WrongKind(stream.id, summary.get("kind", ""), "session")
+        if summary.get("deleted"):
+            raise Deleted(stream.id)
         owner = summary.get("owner")
         may_take = owner is None or request.takeover or owner.get("token") == request.owner.get("token")
         if not may_take and owner is not None and not self._is_gone(owner):
@@ -240,7 +243,14 @@ class Answering:
         foreign = sorted(set(request.patch) - PATCHES_BY_ANYONE)
         if foreign:
             raise InvalidLine(stream.id, 0, f"{', '.join(foreign)}: that is its owner's to change")
-        self._write(stream, stream.epoch, request.patch)
+        summary, patch = stream.summary, dict(request.patch)
+        owner = summary.get("owner")
+        if patch.get("deleted") and owner is not None and not self._is_gone(owner):
+            raise SessionBusy(stream.id, owner)
+        if patch.get("labels") is not None:
+            changed = summary.get("labels", {}) | patch["labels"]
+            patch["labels"] = {name: changed[name] for name in changed if changed[name] is not None} or None
+        self._write(stream, stream.epoch, patch)
         return Appended(stream.head, stream.head, 0)
 
     # -- the rows

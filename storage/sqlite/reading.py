@@ -146,18 +146,20 @@ class SqliteReader:
 
 
 def _events(database: sqlite3.Connection, stream: Stream, start: int, end: int) -> Iterator[StoredEvent]:
-    """Yield a stream's events, first those of the stream that it was forked from."""
-    summary = stream.summary
-    own = summary.get("parent_seq", 0)
-    if start < own and start < end:
-        yield from _events(database, streams.get(database, summary["parent"]), start, min(own, end))
-    yield from map(
-        StoredEvent._make,
-        database.execute(
+    """Yield a stream's events, first those of the streams that it was forked from."""
+    places = [(stream.id, end)]
+    firsts = [stream.summary.get("parent_seq", 0)]
+    while start < min(firsts[-1], end):
+        end = min(firsts[-1], end)
+        stream = streams.get(database, stream.summary["parent"])
+        places.append((stream.id, end))
+        firsts.append(stream.summary.get("parent_seq", 0))
+    for (id, stop), first in zip(reversed(places), reversed(firsts), strict=True):
+        found = database.execute(
             "SELECT position, stream, seq, line FROM events WHERE stream = ? AND seq >= ? AND seq < ? ORDER BY seq",
-            (stream.id, max(start, own), end),
-        ).fetchall(),
-    )
+            (id, max(start, first), stop),
+        )
+        yield from map(StoredEvent._make, found.fetchall())
 
 
 def _changed() -> Failed:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import orjson
 
-from ..errors import Ambiguous, NotFound
+from ..errors import Ambiguous, Deleted, NotFound
 from ..limits import ID_PATTERN
 from ..requests import OWNERLESS, StreamRow, Summary
 
@@ -65,15 +65,16 @@ def resolve(database: sqlite3.Connection, wanted: str) -> Stream:
 
     One that is deleted, or has no owner, answers to its whole id alone.
 
-    Raises NotFound, Ambiguous.
+    Raises NotFound, which is Deleted if that is why; Ambiguous.
     """
     stream = find(database, wanted)
     if stream is not None:
         return stream
-    stream = find_named(database, wanted)
-    if stream is not None and not stream.summary.get("deleted"):
-        return stream
+    named = find_named(database, wanted)
+    if named is not None and not named.summary.get("deleted"):
+        return named
     candidates: list[Stream] = []
+    deleted: list[Stream] = []
     if ID_PATTERN.match(wanted):
         # "~" comes behind everything that an id is made of.
         rows = database.execute(
@@ -81,13 +82,13 @@ def resolve(database: sqlite3.Connection, wanted: str) -> Stream:
             (wanted, f"{wanted}~", OWNERLESS),
         )
         for candidate in map(Stream._make, rows):
-            if not candidate.summary.get("deleted"):
-                candidates.append(candidate)
+            (deleted if candidate.summary.get("deleted") else candidates).append(candidate)
             if len(candidates) == _CANDIDATES_MAX:
                 break
         rows.close()
     if not candidates:
-        raise NotFound(wanted)
+        gone = deleted if named is None else [named]
+        raise Deleted(gone[0].id) if len(gone) == 1 else NotFound(wanted)
     if len(candidates) > 1:
         raise Ambiguous(wanted, [candidate.id for candidate in candidates])
     return candidates[0]

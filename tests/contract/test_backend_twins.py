@@ -41,7 +41,9 @@ _summaries = st.one_of(
     st.fixed_dictionaries({"owner": st.none()}),
 )
 _patches = st.one_of(
-    st.fixed_dictionaries({"title": st.one_of(st.none(), _words), "labels": st.dictionaries(_words, _words)}),
+    st.fixed_dictionaries(
+        {"title": st.one_of(st.none(), _words), "labels": st.dictionaries(_words, st.one_of(st.none(), _words))}
+    ),
     st.fixed_dictionaries({"deleted": st.one_of(st.none(), st.integers(1, 9))}),
     st.just({"open_turn": None}),
 )
