@@ -10,7 +10,8 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ..collecting import BlobCollection
@@ -73,6 +74,9 @@ class SqliteStore:
         try:
             write_whole_file(fs, WRITER_FILE, json.dumps(dict(holder)).encode() + b"\n")
             return cls(database, fs, is_gone, clock or _now)
+        except sqlite3.Error as error:
+            database.close()
+            raise named(error) from error
         except BaseException:
             database.close()
             raise
@@ -152,21 +156,30 @@ class SqliteStore:
 
     # -- looking
 
+    @contextmanager
+    def _looking(self) -> Iterator[sqlite3.Connection]:
+        self._check_process()
+        try:
+            yield self._database
+        except sqlite3.Error as error:
+            raise named(error) from error
+
     def resolve(self, wanted: str) -> str:
         """Give the id that `wanted` names: an id, a host's key, or a unique prefix. Raises NotFound, Ambiguous."""
-        self._check_process()
-        return streams.resolve(self._database, wanted).id
+        with self._looking() as database:
+            return streams.resolve(database, wanted).id
 
     def row(self, id: str) -> StreamRow:
         """Give what is known of a stream. Raises NotFound."""
-        self._check_process()
-        return streams.get(self._database, id).as_row()
+        with self._looking() as database:
+            return streams.get(database, id).as_row()
 
     def missing(self, id: str) -> list[tuple[int, int]]:
         """List (first seq, number) of a damaged stream's own events whose rows are gone. Looks at all of them."""
-        stream = streams.get(self._database, id)
+        with self._looking() as database:
+            stream = streams.get(database, id)
+            rows = database.execute("SELECT seq FROM events WHERE stream = ? ORDER BY seq", (id,)).fetchall()
         due, gaps = stream.summary.get("parent_seq", 0), []
-        rows = self._database.execute("SELECT seq FROM events WHERE stream = ? ORDER BY seq", (id,))
         for (seq,) in (*rows, (stream.head,)):
             if seq > due:
                 gaps.append((due, seq - due))
@@ -175,10 +188,10 @@ class SqliteStore:
 
     def statistics(self) -> dict[str, int]:
         """Count commits and streams, and give the next event's position."""
-        self._check_process()
-        (commits,) = self._database.execute("SELECT commits FROM store").fetchone()
-        (count,) = self._database.execute("SELECT count(*) FROM streams").fetchone()
-        (ownerless,) = self._database.execute("SELECT count(*) FROM streams WHERE epoch = ?", (OWNERLESS,)).fetchone()
+        with self._looking() as database:
+            (commits,) = database.execute("SELECT commits FROM store").fetchone()
+            (count,) = database.execute("SELECT count(*) FROM streams").fetchone()
+            (ownerless,) = database.execute("SELECT count(*) FROM streams WHERE epoch = ?", (OWNERLESS,)).fetchone()
         return {"batches": commits, "position": self.next_position, "streams": count, "ownerless": ownerless}
 
     def close(self) -> None:

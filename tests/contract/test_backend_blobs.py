@@ -9,13 +9,7 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.storage import blobs
-from turnkeeper.storage.errors import BlobMissing, InvalidLine
-from turnkeeper.storage.limits import BLOB_GRACE_SECONDS
-from turnkeeper.storage.requests import Append, Appended
-
-pytest.register_assert_rewrite("turnkeeper.storage.contract")
-
-from turnkeeper.storage.contract import (  # noqa: E402 - its assertions are to be rewritten
+from turnkeeper.storage.contract import (
     answer_to,
     appended,
     creation,
@@ -23,8 +17,11 @@ from turnkeeper.storage.contract import (  # noqa: E402 - its assertions are to 
     events,
     refused,
 )
+from turnkeeper.storage.errors import BlobMissing, InvalidLine
+from turnkeeper.storage.limits import BLOB_GRACE_SECONDS
+from turnkeeper.storage.requests import Append, Appended
 
-from .backends import BACKENDS, DirectoryStore, new_store  # noqa: E402 - as above
+from .backends import BACKENDS, DirectoryStore, new_store
 
 PICTURE = b"\x89PNG\r\n\x00\n" * 100
 

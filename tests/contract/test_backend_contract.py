@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("turnkeeper.storage.contract")
+from turnkeeper.storage.contract import BackendContract
 
-from turnkeeper.storage.contract import BackendContract  # noqa: E402 - its assertions are to be rewritten
-
-from .backends import BACKENDS, DirectoryStore, new_store  # noqa: E402 - as above
+from .backends import BACKENDS, DirectoryStore, new_store
 
 
 def test_the_suite_is_loaded_without_what_runs_it() -> None:

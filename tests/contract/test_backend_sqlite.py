@@ -249,11 +249,48 @@ def test_a_damaged_database_is_named_as_such(store: DirectoryStore) -> None:
         assert raised(Corrupt, call).path == "store.sqlite"
 
 
+def test_a_disk_that_fails_in_a_look_is_named_as_such(store: DirectoryStore) -> None:
+    """Whatever the writer looks up, what SQLite says of it comes as our own error."""
+    backend = store.open()
+    appended(backend, creation("a", event("a", 0)))
+    assert isinstance(backend, SqliteStore)
+    looks = (lambda: backend.row("a"), lambda: backend.resolve("a"), lambda: backend.missing("a"), backend.statistics)
+    whole = backend._database
+    for look in looks:
+        backend._database = FailingDatabase(whole, 1, sqlite3.SQLITE_IOERR_READ)  # type: ignore[assignment]
+        raised(Failed, look)
+    backend._database = whole
+
+
+def test_a_disk_that_fails_in_an_opening_is_named_as_such(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At whichever statement."""
+    connect = database._connect
+    for fail_at in range(1, 50):
+        failing: list[FailingDatabase] = []
+
+        def connect_to_fail(path: str, how: Any, fail_at: int = fail_at, failing: Any = failing) -> Any:
+            failing.append(FailingDatabase(connect(path, how), fail_at, sqlite3.SQLITE_IOERR_READ))
+            return failing[-1]
+
+        monkeypatch.setattr(database, "_connect", connect_to_fail)
+        try:
+            store.open()
+        except Failed:
+            continue
+        assert not failing[0].has_failed
+        assert fail_at > 8
+        return
+    raise AssertionError("no opening came to its end")
+
+
 def test_rows_that_are_gone_are_a_gap(store: DirectoryStore) -> None:
     """A hole is told, and never closed up silently."""
     backend = store.open()
     appended(backend, creation("a", events("a", 0, 6)))
     database_of(backend).execute("DELETE FROM events WHERE seq IN (1, 2, 5)")
+    assert backend.missing("a") == [(1, 2), (5, 1)]
     with closing(store.reader()) as reader:
         found = reader.read("a")
     assert [stored.seq for stored in found.events] == [0, 3, 4]
