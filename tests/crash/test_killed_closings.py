@@ -1,0 +1,198 @@
+"""Openings that close what a crash left open, killed at each operation on the disk: one closing comes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from turnkeeper.actors import owned_stream
+from turnkeeper.actors.folding import CallFate
+from turnkeeper.actors.records import Event
+from turnkeeper.actors.session import Session
+from turnkeeper.actors.session_opening import open_session
+from turnkeeper.storage import lock, store
+from turnkeeper.storage.backend import Backend, open_backend
+from turnkeeper.storage.filesystem import LocalFileSystem
+from turnkeeper.storage.sqlite.writing import SqliteStore
+
+from ..closed_logs import assert_closed, reason_of
+from ..loopback import Loopback
+from ..stores import make_store
+
+CALLS = 12
+"""Calls that the killed owner has left unanswered; every second one had begun."""
+
+FATES = [CallFate(f"call-{n}", "bash", "unknown" if n % 2 else "not_started") for n in range(CALLS)]
+
+
+class WatchedDisk(LocalFileSystem):
+    """A file system that calls `on_operation` before, in the middle of and after each change of the disk."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.on_operation: Callable[[], object] = lambda: None
+
+    @contextlib.contextmanager
+    def _operation(self) -> Iterator[None]:
+        self.on_operation()
+        yield
+        self.on_operation()
+
+    def write(self, handle: int, offset: int, content: bytes) -> None:
+        """Write in two halves."""
+        half = len(content) // 2
+        with self._operation():
+            super().write(handle, offset, content[:half])
+            self.on_operation()
+            super().write(handle, offset + half, content[half:])
+
+    def sync(self, handle: int) -> None:
+        """Sync."""
+        with self._operation():
+            super().sync(handle)
+
+    def truncate(self, handle: int, length: int) -> None:
+        """Cut."""
+        with self._operation():
+            super().truncate(handle, length)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename."""
+        with self._operation():
+            super().rename(source, target)
+
+    def replace(self, source: str, target: str) -> None:
+        """Replace."""
+        with self._operation():
+            super().replace(source, target)
+
+    def remove(self, path: str) -> None:
+        """Remove."""
+        with self._operation():
+            super().remove(path)
+
+
+class Snapshots:
+    """Copies of a store's files, each as the death of the writer in that moment would leave them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._last = ""
+        self.taken: list[Path] = []
+
+    def take(self, *_: object) -> None:
+        """Copy the files as they lie there now, if they aren't as they were."""
+        seen = "".join(f"{each}: {_digest(each)}" for each in sorted(self._path.rglob("*")) if each.is_file())
+        if seen == self._last:
+            return
+        self._last = seen
+        copy = self._path.with_name(f"copy-{len(self.taken)}")
+        shutil.copytree(self._path, copy)
+        self.taken.append(copy)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.blake2b(path.read_bytes()).hexdigest()
+
+
+@contextlib.contextmanager
+def opened(path: Path, snapshots: Snapshots | None = None) -> Iterator[Backend]:
+    """Open a store to write, where every owner of before is gone; with snapshots, one at each step from now on.
+
+    Steps are operations on the disk and, as SQLite makes its own, the statements that it is given.
+    """
+    descriptor = store.open_store_file(str(path), create=False)
+    disk = WatchedDisk(str(path))
+    if snapshots is not None:
+        disk.on_operation = snapshots.take
+    try:
+        assert lock.take(descriptor)
+        backend = open_backend(str(path), boot="boot", is_gone=lambda who: True, holder={}, fs=disk)
+        if snapshots is not None and isinstance(backend, SqliteStore):
+            backend._database.set_trace_callback(snapshots.take)
+        yield backend
+        disk.on_operation = lambda: None
+        backend.close()
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.asynccontextmanager
+async def opened_session(path: Path, backend: Backend) -> AsyncIterator[Session]:
+    """Open the session "job" of a store as a client does."""
+    client = Loopback(path, backend).client
+    stream, reply = await client.open_stream("job")
+    session = await open_session(client, stream, reply["summary"])
+    try:
+        yield session
+    finally:
+        await session.aclose()
+        await client.reads.aclose()
+
+
+async def leave_turn_open(path: Path) -> None:
+    """Do as an owner does that is killed in a turn."""
+    with opened(path) as backend:
+        client = Loopback(path, backend).client
+        header = {"id": "left-open-0000", "kind": "session", "key": "job"}
+        stream, reply = await client.open_stream("job", create=header)
+        session = await open_session(client, stream, reply["summary"])
+        await session.append("turn/start", {"turn": 1})
+        calls = [{"id": fate.id, "name": fate.name} for fate in FATES]
+        await session.append("assistant/message", {"text": "", "tool_calls": calls})
+        for fate in FATES[1::2]:
+            await session.tool_started(fate.id, fate.name, {})
+        await session.flush()
+        session.give_up = lambda: None  # type: ignore[method-assign]
+        session._is_closed = True
+        await client.reads.aclose()
+
+
+async def close(path: Path, snapshots: Snapshots | None = None) -> tuple[list[Event], list[CallFate] | None]:
+    """Open the session, and give its log and what the opening told."""
+    with opened(path, snapshots) as backend:
+        async with opened_session(path, backend) as session:
+            log = await session.read()
+            return log, None if session.interrupted is None else session.interrupted.calls
+
+
+@pytest.mark.parametrize("kept_by", ["journal", "sqlite"])
+@pytest.mark.parametrize("group_bytes", [owned_stream.GROUP_BYTES_MAX, 300])
+def test_a_closing_killed_at_any_step_is_made_once(
+    memory_path: Path, kept_by: store.BackendName, group_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever of it was stored, the next opening adds the rest, byte for byte as if nothing had happened.
+
+    Also a closing so long that it is stored in several commits. The opening after that has nothing to do.
+    """
+    path = memory_path / "store"
+    make_store(path, kept_by)
+    anyio.run(leave_turn_open, path)
+    monkeypatch.setattr(owned_stream, "GROUP_BYTES_MAX", group_bytes)
+    snapshots = Snapshots(path)
+    log, fates = anyio.run(close, path, snapshots)
+    assert fates == FATES
+    assert_closed(log)
+    assert reason_of(log) == "interrupted"
+    found = set()
+    for copy in snapshots.taken:
+        again, fates = anyio.run(close, copy)
+        assert contents(again) == contents(log)
+        assert fates is None or fates == FATES[len(FATES) - len(fates) :]
+        found.add(None if fates is None else len(fates))
+        assert anyio.run(close, copy) == (again, None)
+        shutil.rmtree(copy)
+    assert {None, CALLS} <= found
+    assert (len(found) > 2) == (group_bytes < 1000)
+
+
+def contents(log: list[Event]) -> list[tuple[int, str, object, int]]:
+    """Give what an event is, wherever in the store it lies."""
+    return [(event.seq, event.type, event.data, event.time) for event in log]
