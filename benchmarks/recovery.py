@@ -56,7 +56,7 @@ class Sizes:
     rebuilds: int
 
 
-QUICK = Sizes(small_events=100_000, large_events=1_000_000, openings=11, rebuilds=5)
+QUICK = Sizes(small_events=100_000, large_events=1_000_000, openings=21, rebuilds=7)
 FULL = Sizes(small_events=100_000, large_events=10_000_000, openings=51, rebuilds=5)
 
 

@@ -10,6 +10,8 @@ import pytest
 from turnkeeper.benchmarks.measured_process import MeasuredProcess, receive_from_any
 from turnkeeper.benchmarks.process_memory import PeakMemory, anonymous_bytes, family
 
+from ..serving import eventually
+
 # What a measured process runs is pickled by its module's name, and this module has none that another process knows.
 MODULE = "measured_process_functions"
 FUNCTIONS = """
@@ -34,14 +36,17 @@ def end_slowly(starter, path):
     try:
         starter.recv()
     except EOFError:
+        time.sleep(0.2)
         open(path, "w").close()
 
 def start_another(starter, size):
-    kept = bytearray(os.urandom(1024)) * (size // 1024)
     child = subprocess.Popen([sys.executable, "-c", "print(flush=True); import time; time.sleep(60)"],
                              stdout=subprocess.PIPE)
     child.stdout.readline()
     starter.send(child.pid)
+    starter.recv()
+    kept = bytearray(os.urandom(1024)) * (size // 1024)
+    starter.send("it is there")
     starter.recv()
     del kept
     starter.send("freed")
@@ -121,7 +126,10 @@ def test_nothing_that_it_started_is_left_and_its_memory_counts() -> None:
         child = process.receive()
         assert set(family(process.pid)) == {process.pid, child}
         with PeakMemory(process.pid) as memory:
-            process.send("free")
+            process.send("take memory")
+            assert process.receive() == "it is there"
+            eventually(lambda: memory.bytes > 50_000_000)
+            process.send("free it")
             assert process.receive() == "freed"
         assert anonymous_bytes(process.pid) + anonymous_bytes(child) < 50_000_000
         assert 50_000_000 + anonymous_bytes(child) < memory.bytes < 150_000_000
