@@ -31,6 +31,7 @@ __all__ = [
     "AlreadyServed",
     "Ambiguous",
     "BlobMissing",
+    "CallRepeated",
     "Conflict",
     "Corrupt",
     "Exists",
@@ -132,3 +133,17 @@ class TurnOpen(TurnkeeperError):
 
     def message(self) -> str:
         return f"{self.session} has an open turn since event {self.seq}; end it first"
+
+
+class CallRepeated(TurnkeeperError):
+    """Tool call `call` of the session has begun already, or, if `is_finished`, has its result already."""
+
+    def __init__(self, session: str, call: str, is_finished: bool) -> None:
+        super().__init__(session, call, is_finished)
+        self.session = session
+        self.call = call
+        self.is_finished = is_finished
+
+    def message(self) -> str:
+        what = "has its result already" if self.is_finished else "has begun already"
+        return f"call {self.call!r:.100} of {self.session} {what}; give each call an id of its own"

@@ -8,9 +8,12 @@ program's own events are its own, and imports hold what others wrote.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
+
+from .errors import CallRepeated
 
 TURN_START: Final = "turn/start"
 TURN_END: Final = "turn/end"
@@ -20,7 +23,9 @@ TOOL_FINISHED: Final = "tool/finished"
 TOOL_LATE_RESULT: Final = "tool/late-result"
 REWOUND: Final = "session/rewound"
 
-FOLDED: Final = frozenset((TURN_START, TURN_END, ASSISTANT_MESSAGE, TOOL_STARTED, TOOL_FINISHED, REWOUND))
+FOLDED: Final = frozenset(
+    (TURN_START, TURN_END, ASSISTANT_MESSAGE, TOOL_STARTED, TOOL_FINISHED, TOOL_LATE_RESULT, REWOUND)
+)
 """The types that change a turn's state; every other is only counted."""
 
 TOOL_NOT_STARTED: Final = "TOOL_NOT_STARTED"
@@ -37,6 +42,9 @@ TURNS: Final = "turns"
 
 NEWEST_REWIND: Final = "rewound"
 """Summary key: the seq of the newest rewind, if there is one."""
+
+RESULTS_MAX: Final = 10_000
+"""Of so many calls, the newest of a turn, it is known that they have a result."""
 
 FOLDED_PATCH_BYTES: Final = 100
 """What a patch by `TurnState.fold` adds to another, in bytes, at most."""
@@ -81,14 +89,17 @@ class TurnState:
     """The turn of one session as its events left it.
 
     `open_turn` is the seq of the open turn's start, `turn` that turn's number, `turns` how many have begun, `calls`
-    the unanswered calls by id, in the order in which they appeared, `rewound` the seq of the newest rewind.
+    the unanswered calls by id, in the order in which they appeared, `results` the calls of the newest turn that have a
+    result, and whether it is a real one, `rewound` the seq of the newest rewind.
     """
 
     open_turn: int | None = None
     turn: int = 0
     turns: int = 0
     calls: dict[str, Call] = field(default_factory=dict)
+    results: dict[str, bool] = field(default_factory=dict)
     rewound: int | None = None
+    _finishing: set[str] = field(default_factory=set)
 
     @classmethod
     def from_summary(cls, summary: Mapping[str, Any]) -> TurnState:
@@ -107,15 +118,35 @@ class TurnState:
             return {OPEN_TURN: None}
         if type == ASSISTANT_MESSAGE:
             for id, name in _calls_of(data):
-                self.calls.setdefault(id, Call(name))
+                # A program may write down what the model asked for when the calls have been made.
+                if id not in self.results:
+                    self.calls.setdefault(id, Call(name))
         elif type == TOOL_STARTED:
             self._begin(data)
-        elif type == TOOL_FINISHED:
+        elif type in (TOOL_FINISHED, TOOL_LATE_RESULT):
             self._finish(data)
         elif type == REWOUND:
             self.rewound = seq
             return {NEWEST_REWIND: seq}
         return None
+
+    def check_start(self, session: str, call: str) -> None:
+        """Raise CallRepeated for a call that has begun, or that has its real result in the open turn."""
+        known = self.calls.get(call)
+        is_finished = self.open_turn is not None and self.results.get(call, False)
+        if is_finished or (known is not None and known.begun):
+            raise CallRepeated(session, call, is_finished)
+
+    @contextlib.contextmanager
+    def finishing(self, session: str, call: str) -> Iterator[None]:
+        """Keep others from finishing the call while the body does. Raises CallRepeated if it has its real result."""
+        if self.results.get(call) or call in self._finishing:
+            raise CallRepeated(session, call, True)
+        self._finishing.add(call)
+        try:
+            yield
+        finally:
+            self._finishing.discard(call)
 
     def closing(self, reason: Reason, error: BaseException | None = None) -> list[NewEvent]:
         """Give the events that close the open turn: a result for each unanswered call, in order, then its end.
@@ -140,16 +171,22 @@ class TurnState:
         self.turns = max(self.turns, self.turn)
         self.open_turn = seq
         self.calls.clear()
+        self.results.clear()
         return {OPEN_TURN: seq, TURNS: self.turns}
 
     def _finish(self, data: Mapping[str, Any]) -> None:
         id = data.get("id")
         if isinstance(id, str):
             self.calls.pop(id, None)
+            self.results.pop(id, None)
+            self.results[id] = data.get("error") not in (TOOL_NOT_STARTED, TOOL_OUTCOME_UNKNOWN)
+            if len(self.results) > RESULTS_MAX:
+                del self.results[next(iter(self.results))]
 
     def _begin(self, data: Mapping[str, Any]) -> None:
         id = data.get("id")
         if isinstance(id, str):
+            self.results.pop(id, None)
             call = self.calls.setdefault(id, Call(str(data.get("name", ""))))
             call.begun = True
             call.effect = str(data.get("effect", "once"))
@@ -168,6 +205,7 @@ _FOLDED_MEMBERS: Final = {
     TURN_START: ("turn",),
     TOOL_STARTED: ("id", "name", "effect"),
     TOOL_FINISHED: ("id",),
+    TOOL_LATE_RESULT: ("id",),
     REWOUND: ("to", "previous"),
 }
 

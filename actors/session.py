@@ -120,6 +120,7 @@ class Session:
         """
         stream = self._stream
         if type == TURN_START and self._state.open_turn is not None:
+            stream.check_owned()
             raise TurnOpen(self.id, self._state.open_turn)
         if time is None:
             time = time_ns() // 1_000_000
@@ -181,13 +182,22 @@ class Session:
 
         The body's `finish` gives the result; without it, returning means a result of null, and an exception is an error
         result. `effect` says what an interruption means: `read` and `idempotent` calls may be made again.
+
+        Raises:
+            CallRepeated: A call of this id has begun, or has its real result, in this turn; the body doesn't run.
         """
         _check_effect(effect)
         return ToolCall(self, id, name, arguments, effect)
 
     async def tool_started(self, id: str, name: str, arguments: Any, *, effect: Effect = "once") -> None:
-        """Store that a call begins. Don't begin it if this raises or is cancelled: it then counts as never begun."""
+        """Store that a call begins. Don't begin it if this raises or is cancelled: it then counts as never begun.
+
+        Raises:
+            CallRepeated: A call of this id has begun, or has its real result, in this turn; nothing was appended.
+        """
         _check_effect(effect)
+        self._stream.check_owned()
+        self._state.check_start(self.id, id)
         await self.append(TOOL_STARTED, {"id": id, "name": name, "arguments": arguments, "effect": effect})
         try:
             await self.flush()
@@ -196,9 +206,15 @@ class Session:
             raise
 
     async def tool_finished(self, id: str, output: Any, *, error: str | None = None) -> None:
-        """Append a call's result; as a late one if the call is not open (any more). Durable with the next flush."""
+        """Append a call's result; as a late one if the call is not open (any more). Durable with the next flush.
+
+        Raises:
+            CallRepeated: The call has its real result already, or is just getting it; nothing was appended.
+        """
         result = {"id": id, "output": output} if error is None else {"id": id, "output": output, "error": error}
-        await self.append(TOOL_FINISHED if id in self._state.calls else TOOL_LATE_RESULT, result)
+        self._stream.check_owned()
+        with self._state.finishing(self.id, id):
+            await self.append(TOOL_FINISHED if id in self._state.calls else TOOL_LATE_RESULT, result)
 
     async def set_parent(self, parent: str) -> None:
         """Say which session, by its id, this one belongs to; durable when it returns. Raises as `flush` does."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from turnkeeper.actors.errors import (
         Ambiguous,
         BlobMissing,
+        CallRepeated,
         Conflict,
         Corrupt,
         Exists,
@@ -55,6 +56,7 @@ __all__ = [
     "ActorUnknown",
     "Ambiguous",
     "BlobMissing",
+    "CallRepeated",
     "Conflict",
     "Corrupt",
     "Event",
@@ -92,6 +94,7 @@ if not TYPE_CHECKING:
         "connect": "turnkeeper.actors.blocking",
         "Ambiguous": "turnkeeper.actors.errors",
         "BlobMissing": "turnkeeper.actors.errors",
+        "CallRepeated": "turnkeeper.actors.errors",
         "Conflict": "turnkeeper.actors.errors",
         "Corrupt": "turnkeeper.actors.errors",
         "Exists": "turnkeeper.actors.errors",

@@ -12,8 +12,13 @@ import pytest
 
 from turnkeeper.actors.asking import ask_hello
 from turnkeeper.actors.blocking import connect
+from turnkeeper.actors.protocol import WRITER_SOCKET
 
 from ..served import SECONDS_MAX, end_all, finish, processes_of, read_line, start_python, wait_unserved
+from ..serving import FrameClient, first_append
+from .misuses import USES
+
+ROOT = Path(__file__).resolve().parents[2]
 
 EVENTS = 200
 
@@ -54,6 +59,7 @@ _PLAIN = """
 import json, os, sys
 from turnkeeper.actors.errors import SessionBusy
 from turnkeeper.actors.blocking import connect
+from turnkeeper.actors.protocol import WRITER_SOCKET
 
 def say(**words):
     print(json.dumps(words), flush=True)
@@ -105,6 +111,7 @@ except KeyboardInterrupt:
 _ENDLESS_PLAIN = """
 import sys
 from turnkeeper.actors.blocking import connect
+from turnkeeper.actors.protocol import WRITER_SOCKET
 
 flushed = 0
 try:
@@ -191,6 +198,79 @@ def test_a_killed_host_leaves_the_store_to_others(
     with connect(store) as runtime, runtime.open_session(name) as session:
         assert session.head == 1
         assert session.append("my/n", {"n": 1}) == 1
+
+
+EXPECTED = {
+    "open an unknown session": "NotFound",
+    "open one of two": "Ambiguous",
+    "open a damaged session": "Corrupt",
+    "open a session of this process": "SessionBusy",
+    "make a session of this process": "SessionBusy",
+    "open a session of another process": "SessionBusy",
+    "make a session of a taken key": "Exists",
+    "make a session of an unknown parent": "NotFound",
+    "make a session of a long title": "TooLarge",
+    "read an unknown session": "NotFound",
+    "read one of two": "Ambiguous",
+    "read from before the beginning": "ValueError",
+    "follow an unknown session": "NotFound",
+    "get a blob by nothing": "ValueError",
+    "get a missing blob": "BlobMissing",
+    "put no bytes": "TypeError",
+    "append what is no number": "InvalidValue",
+    "append bytes": "InvalidValue",
+    "append a missing blob": "BlobMissing",
+    "append other data under a key": "Conflict",
+    "end a turn under a key": "ValueError",
+    "begin a second turn": "TurnOpen",
+    "append a second turn": "TurnOpen",
+    "make a call of an unknown effect": "ValueError",
+    "begin a call twice": "CallRepeated",
+    "run a call twice": "CallRepeated",
+    "finish a call twice": "CallRepeated",
+    "read from before the beginning of mine": "ValueError",
+}
+"""What `misuses.py` tries first, and what it has to be told; then it goes on in a child and after closing."""
+
+
+@pytest.mark.parametrize("kept_by", ["journal", "sqlite"])
+def test_every_misuse_is_told_in_the_same_words_on_every_loop_and_changes_nothing(store: Path) -> None:
+    """A trio, an asyncio and a plain program at once: the right error of the right kind, in one line.
+
+    In a forked child everything is refused by pid; after closing, everything of what was closed.
+    """
+    with connect(store) as runtime, runtime.open_session("held", create=True) as held:
+        held.append("my/n", {})
+        held.flush()
+        with FrameClient(store, WRITER_SOCKET) as writer:
+            writer.ask([1, [first_append("twin-a"), first_append("twin-b"), first_append("broken", damaged=True)]])
+        hosts = [start_misuses(store, kind) for kind in ("trio", "asyncio", "plain")]
+        try:
+            assert [read_line(host) for host in hosts] == ["ready"] * 3
+            told = [json.loads(finish(host, "\n")) for host in hosts]
+        finally:
+            end_all(hosts)
+        assert told[0] == told[1] == told[2]
+        attempts = [attempt for attempt, _, _ in told[0]]
+        assert attempts[: len(EXPECTED)] == list(EXPECTED)
+        assert [error for _, error, _ in told[0]] == [
+            *EXPECTED.values(),
+            *["ForkedProcess"] * len(USES),
+            *["SessionClosed"] * len(USES),
+        ]
+        assert all(message.strip() and "\n" not in message for _, _, message in told[0])
+        assert sorted(each.key or "" for each in runtime.sessions(kind="session") if each.key) == [
+            *("asyncio", "held", "plain", "trio")
+        ]
+        assert len(runtime.sessions(kind="")) == 3
+
+
+def start_misuses(store: Path, kind: str) -> subprocess.Popen[str]:
+    """Start a host that does everything wrong."""
+    # Python warns of every fork in a process with threads, which is the very thing that is tried here.
+    program = "import runpy, warnings; warnings.simplefilter('ignore', DeprecationWarning); "
+    program += f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
+    return start_python(program + "runpy.run_module('tests.end_to_end.misuses', run_name='__main__')", str(store), kind)
 
 
 @pytest.mark.parametrize("name", ENDLESS_PROGRAMS)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from turnkeeper.actors.folding import Call, TurnState
+from turnkeeper.actors.errors import CallRepeated
+from turnkeeper.actors.folding import RESULTS_MAX, Call, TurnState, unanswered
 
 Events = list[tuple[str, dict[str, Any]]]
 
@@ -88,6 +89,54 @@ def test_the_effect_of_a_begun_call_decides_its_fate(effect: str, fate: str) -> 
     """Only what has read, or may be repeated, is offered for a retry; whatever isn't known is unknown."""
     events: Events = [("tool/started", {"id": "a", "name": "bash", "arguments": {}, "effect": effect})]
     assert folded(TURN + MESSAGE + events).fates() == [("a", "bash", fate), ("b", "read", "not_started")]
+
+
+def test_a_call_that_is_written_down_after_its_result_gets_no_second_one() -> None:
+    """A program may store the model's message when the calls in it have been made."""
+    call, result = {"id": "a", "name": "bash"}, {"id": "a", "output": 1}
+    state = folded([*TURN, ("tool/started", call), ("tool/finished", result), *MESSAGE])
+    assert "a" not in state.calls
+    assert not any(data.get("id") == "a" for _, data in state.closing("interrupted"))
+
+
+def test_a_call_has_one_real_result() -> None:
+    """One that nobody saw the end of may still get it, once; so may one whose start couldn't be stored."""
+    state = folded([*TURN, ("tool/started", {"id": "a"})])
+    with state.finishing("s", "a"), pytest.raises(CallRepeated), state.finishing("s", "a"):
+        pytest.fail("two at a time")
+    for event in state.closing("interrupted"):
+        state.fold(9, *event)
+    with state.finishing("s", "a"):
+        state.fold(10, "tool/late-result", {"id": "a", "output": 1})
+    with pytest.raises(CallRepeated, match="has its result already"), state.finishing("s", "a"):
+        pytest.fail("a second one")
+
+
+def test_a_call_begins_once_in_a_turn() -> None:
+    """Not while it runs, and not when it has its real result; one that has no real result may be made again."""
+    state = folded([*TURN, *MESSAGE])
+    state.check_start("s", "a")
+    state.fold(3, "tool/started", {"id": "a"})
+    with pytest.raises(CallRepeated, match="has begun already"):
+        state.check_start("s", "a")
+    state.fold(4, "tool/finished", unanswered("a", "TOOL_NOT_STARTED"))
+    state.check_start("s", "a")
+    state.fold(5, "tool/started", {"id": "a"})
+    state.fold(6, "tool/finished", {"id": "a", "output": 1})
+    with pytest.raises(CallRepeated, match="has its result already"):
+        state.check_start("s", "a")
+    for type in ("turn/end", "turn/start"):
+        state.fold(7, type, {})
+        state.check_start("s", "a")
+
+
+def test_results_are_remembered_up_to_a_bound() -> None:
+    """A turn of any number of calls takes no more memory than that of the newest."""
+    state = folded(TURN)
+    for number in range(RESULTS_MAX + 5):
+        state.fold(number, "tool/finished", {"id": f"call-{number}", "output": 1})
+    assert len(state.results) == RESULTS_MAX
+    assert "call-4" not in state.results
 
 
 def test_an_error_is_told_with_type_and_message() -> None:
