@@ -42,6 +42,7 @@ __all__ = [
     "NewerFormat",
     "NodeNotAnswering",
     "NotFound",
+    "PositionLost",
     "SessionBusy",
     "SessionClosed",
     "StoreFull",
@@ -110,6 +111,26 @@ class AlreadyServed(TurnkeeperError):
 
     def message(self) -> str:
         return f"{self.path} is served by process {self.pid} already; end that one first: turnkeeper stop"
+
+
+class PositionLost(TurnkeeperError):
+    """Who follows from behind position `after` is ahead of the store, whose next event gets `next_position`.
+
+    The machine went down before the disk had what was read there, as a store of durability "os" allows; or the
+    position is another store's. Events that were read from `next_position` on aren't there any more.
+    """
+
+    def __init__(self, after: int, next_position: int) -> None:
+        super().__init__(after, next_position)
+        self.after = after
+        self.next_position = next_position
+
+    def message(self) -> str:
+        end = self.next_position - 1
+        return (
+            f"there is no event {self.after}, the store ends with {end}: later ones were lost with the machine, or are "
+            f"another store's; forget what came after {end} and follow from there"
+        )
 
 
 class SessionClosed(TurnkeeperError):

@@ -2,7 +2,8 @@
 
 What is durable is read from the files, in the order of positions, and the writer only says that there is more. So a
 follower can't lose anything at the seam between old and new, lags behind at no cost to anybody, and goes on over
-restarts of node and writer from the position that it has reached.
+restarts of node and writer from the position that it has reached. Only of a position that the store doesn't have (any
+more) nobody can go on: that is told, and never waited for.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.errors import NotFound
+from turnkeeper.storage.requests import check_bounds
 
+from .errors import PositionLost
 from .records import Event
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ class Following:
     """
 
     def __init__(self, client: Client, ids: Sequence[str], after: int | None, types: Sequence[str]) -> None:
+        check_bounds(after)
         self._client = client
         self._ids = ids
         self._after = after
@@ -74,6 +78,8 @@ class Following:
         assert self._after is not None
         assert self._match_stream is not None
         stored, after = reader.scan(self._after, READ_BYTES)
+        if after == self._after >= (due := reader.next_position()):
+            raise PositionLost(after, due)
         events = [Event.from_stored(each) for each in stored if self._match_stream(each.stream)]
         return [event for event in events if self._match_type(event.type)], after
 

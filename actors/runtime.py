@@ -196,6 +196,7 @@ class Runtime:
 
         Raises (while iterating):
             NotFound, Ambiguous: An id that is no pattern names nothing.
+            PositionLost: The store ends before `after`: what was read there went with the machine, or elsewhere.
         """
         self.check()
         return Following(self._client, ids, after, types)

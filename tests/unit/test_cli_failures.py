@@ -36,6 +36,7 @@ OWNER = {"boot": "b", "pid": 7, "start": 1, "host": "here"}
         (errors.Fenced("x", OWNER), "fenced", 1),
         (errors.TooLarge("a patch", 5000, 4096), "too_large", 1),
         (errors.InvalidValue(0, "a/b", "$.x", "no NaN"), "invalid_value", 1),
+        (errors.PositionLost(9, 7), "position_lost", 3),
         (errors.Failed("a write failed"), "failed", 1),
         (InvalidLine("x", 3, "no frame"), "failed", 1),
         (OSError(errno.EACCES, "Permission denied", "/p"), "failed", 1),

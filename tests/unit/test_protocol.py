@@ -29,6 +29,7 @@ EVERY_ERROR = [
     errors.NodeNotAnswering(None, "none stayed alive"),
     errors.NodeNotAnswering(7, "stopped"),
     errors.NotFound("a"),
+    errors.PositionLost(9, 7),
     errors.SessionBusy("a", OWNER),
     errors.SessionClosed("a"),
     errors.StoreFull(1, 2),
