@@ -43,6 +43,9 @@ TURNS: Final = "turns"
 NEWEST_REWIND: Final = "rewound"
 """Summary key: the seq of the newest rewind, if there is one."""
 
+INTERRUPTED: Final = "interrupted"
+"""Summary key: the seq of the start of a turn that an opening closed, until another begins or it is rewound."""
+
 RESULTS_MAX: Final = 10_000
 """Of so many calls, the newest of a turn, it is known that they have a result."""
 
@@ -90,7 +93,8 @@ class TurnState:
 
     `open_turn` is the seq of the open turn's start, `turn` that turn's number, `turns` how many have begun, `calls`
     the unanswered calls by id, in the order in which they appeared, `results` the calls of the newest turn that have a
-    result, and whether it is a real one, `rewound` the seq of the newest rewind.
+    result, and whether it is a real one, `rewound` the seq of the newest rewind, `interrupted` that of the start of a
+    turn that an opening closes or has closed, `closed` the calls whose made-up results are what was folded last.
     """
 
     open_turn: int | None = None
@@ -99,24 +103,30 @@ class TurnState:
     calls: dict[str, Call] = field(default_factory=dict)
     results: dict[str, bool] = field(default_factory=dict)
     rewound: int | None = None
+    interrupted: int | None = None
+    closed: list[CallFate] = field(default_factory=list)
     _finishing: set[str] = field(default_factory=set)
 
     @classmethod
     def from_summary(cls, summary: Mapping[str, Any]) -> TurnState:
         """Begin with what a stream's summary says; the events from `open_turn` on have yet to be folded in."""
         turns = _count(summary.get(TURNS), 0)
-        rewound = count_or_none(summary.get(NEWEST_REWIND))
-        return cls(open_turn=count_or_none(summary.get(OPEN_TURN)), turn=turns, turns=turns, rewound=rewound)
+        return cls(
+            open_turn=count_or_none(summary.get(OPEN_TURN)),
+            turn=turns,
+            turns=turns,
+            rewound=count_or_none(summary.get(NEWEST_REWIND)),
+            interrupted=count_or_none(summary.get(INTERRUPTED)),
+        )
 
     def fold(self, seq: int, type: str, data: Mapping[str, Any]) -> dict[str, Any] | None:
         """Take the next event into account. Returns the patch that the summary needs with it, or None."""
         if type == TURN_START:
             return self._start(seq, data)
         if type == TURN_END:
-            self.open_turn = None
-            self.calls.clear()
-            return {OPEN_TURN: None}
+            return self._end()
         if type == ASSISTANT_MESSAGE:
+            self.closed.clear()
             for id, name in _calls_of(data):
                 # A program may write down what the model asked for when the calls have been made.
                 if id not in self.results:
@@ -127,8 +137,13 @@ class TurnState:
             self._finish(data)
         elif type == REWOUND:
             self.rewound = seq
-            return {NEWEST_REWIND: seq}
+            return {NEWEST_REWIND: seq} | self._without_interrupted()
         return None
+
+    @property
+    def left_open(self) -> int | None:
+        """The seq of the start of the turn that a crash has left open, closed already or not."""
+        return self.interrupted if self.open_turn is None else self.open_turn
 
     def check_start(self, session: str, call: str) -> None:
         """Raise CallRepeated for a call that has begun, or that has its real result in the open turn."""
@@ -163,8 +178,8 @@ class TurnState:
         return [*answers, (TURN_END, end)]
 
     def fates(self) -> list[CallFate]:
-        """Tell of each unanswered call what an interruption now means for it."""
-        return [CallFate(id, call.name, call.fate) for id, call in self.calls.items()]
+        """Tell what an interruption now means for each unanswered call, and for those that are being closed for one."""
+        return [*self.closed, *(CallFate(id, call.name, call.fate) for id, call in self.calls.items())]
 
     def _start(self, seq: int, data: Mapping[str, Any]) -> dict[str, Any]:
         self.turn = _count(data.get("turn"), self.turns + 1)
@@ -172,20 +187,39 @@ class TurnState:
         self.open_turn = seq
         self.calls.clear()
         self.results.clear()
-        return {OPEN_TURN: seq, TURNS: self.turns}
+        self.closed.clear()
+        return {OPEN_TURN: seq, TURNS: self.turns} | self._without_interrupted()
+
+    def _end(self) -> dict[str, Any]:
+        is_interrupted = self.interrupted is not None and self.interrupted == self.open_turn
+        self.open_turn = None
+        self.calls.clear()
+        return {OPEN_TURN: None, INTERRUPTED: self.interrupted} if is_interrupted else {OPEN_TURN: None}
+
+    def _without_interrupted(self) -> dict[str, Any]:
+        """Note that nobody needs to be told of an interrupted turn any more; give the patch for that."""
+        if self.interrupted is None:
+            return {}
+        self.interrupted = None
+        return {INTERRUPTED: None}
 
     def _finish(self, data: Mapping[str, Any]) -> None:
         id = data.get("id")
         if isinstance(id, str):
-            self.calls.pop(id, None)
+            call = self.calls.pop(id, None)
             self.results.pop(id, None)
-            self.results[id] = data.get("error") not in (TOOL_NOT_STARTED, TOOL_OUTCOME_UNKNOWN)
+            self.results[id] = is_real = data.get("error") not in (TOOL_NOT_STARTED, TOOL_OUTCOME_UNKNOWN)
+            if is_real:
+                self.closed = [each for each in self.closed if each.id != id] if self.open_turn is None else []
+            elif call is not None:
+                self.closed.append(CallFate(id, call.name, call.fate))
             if len(self.results) > RESULTS_MAX:
                 del self.results[next(iter(self.results))]
 
     def _begin(self, data: Mapping[str, Any]) -> None:
         id = data.get("id")
         if isinstance(id, str):
+            self.closed.clear()
             self.results.pop(id, None)
             call = self.calls.setdefault(id, Call(str(data.get("name", ""))))
             call.begun = True

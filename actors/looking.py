@@ -65,12 +65,20 @@ def closing_events(reader: BackendReader, row: StreamRow) -> list[Event]:
 def fold_open_turn(reader: BackendReader, id: str, stop: int, state: TurnState) -> int:
     """Fold the events from the open turn's start up to number `stop` into the state; give the last one's time, in ms.
 
-    Raises Corrupt if some of them can't be read.
+    The same for a turn that an opening has closed, as far as late results may follow it soon. Raises Corrupt if some of
+    the events can't be read.
     """
     time = 0
-    for event in whole_events(reader, id, stop if state.open_turn is None else state.open_turn, stop):
+    start = state.left_open
+    if start is None:
+        return time
+    for event in whole_events(reader, id, start, stop):
+        if state.open_turn is None and event.seq >= start + PAGE_EVENTS:
+            break
         state.fold(event.seq, event.type, event.data)
         time = event.time
+        if state.open_turn is not None:
+            start = event.seq
     return time
 
 

@@ -52,7 +52,7 @@ class EventPage(list[Event]):
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """What a crash left open in a session, and its opening closed: turn number `turn` and its unanswered calls.
+    """What a crash left open in a session, and an opening closed: turn number `turn` and its unanswered calls.
 
     Each call is (id, name, fate). `not_started`: its body never began, make it again. `retry`: it had begun, and
     has only read or may be repeated. `unknown`: it had begun and may have done its work or not.

@@ -111,8 +111,9 @@ class Runtime:
     async def open_session(self, id_or_key: str, *, create: bool = False, takeover: bool = False) -> Session:
         """Own a session by its id, a unique prefix of it, or your key for it; one owner at a time.
 
-        What a crash left open in it is closed, once, and told in `interrupted`. With `create`, a key that names nothing
-        gets a new session. `takeover` takes it from a living owner, who is fenced: every further call of his raises.
+        What a crash left open in it is closed, once, and told in `interrupted` until a turn begins. With `create`, a
+        key that names nothing gets a new session. `takeover` takes it from a living owner, who is fenced: every
+        further call of his raises.
 
         Raises:
             SessionBusy: A living owner has it; `owner` says who, and may be this very process.

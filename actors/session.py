@@ -61,8 +61,8 @@ _EFFECTS = get_args(Effect)
 class Session:
     """One opening of a session. `async with` closes it and releases its ownership.
 
-    `key` is the host's own name for it, `interrupted` what a crash had left open and this opening has closed.
-    Any task of the loop that opened it may call any method.
+    `key` is the host's own name for it, `interrupted` what a crash had left open and this opening, or one before, has
+    closed: it is told until a turn begins. Any task of the loop that opened it may call any method.
     """
 
     def __init__(
@@ -324,12 +324,14 @@ class Session:
     def _take_together(self, events: Sequence[tuple[str, Mapping[str, Any]]], time: int | None = None) -> None:
         """Number and buffer events of our own making, whose changes of the summary come with the last of them."""
         now = time_ns() // 1_000_000 if time is None else time
-        stream, patch = self._stream, dict[str, Any]()
-        for type, data in events:
-            patch |= self._state.fold(stream.head, type, data) or {}
-            stream.add(encode_event(self.id, stream.head, now, type, data, text="replace"))
-        if patch:
-            stream.patch(patch)
+        stream, patch, lines = self._stream, dict[str, Any](), list[bytes]()
+        for seq, (type, data) in enumerate(events, stream.head):
+            patch |= self._state.fold(seq, type, data) or {}
+            lines.append(encode_event(self.id, seq, now, type, data, text="replace"))
+        for line in lines[:-1]:
+            stream.add(line)
+        # Many lines are sent from within the call: the last one brings its patch, or it may go without.
+        stream.add(lines[-1], patch or None)
 
     def _check_rewind(self, to: int) -> None:
         self._stream.take_failure()
@@ -437,7 +439,8 @@ class Session:
     def close_turn(self, reason: Reason, error: BaseException | None = None, time: int | None = None) -> bool:
         """Append what closes the open turn, at once, and say whether there was one; `time` in ms."""
         closing = self._state.closing(reason, error)
-        self._take_together(closing, time)
+        if closing:
+            self._take_together(closing, time)
         return bool(closing)
 
     async def _end_call(self, id: str, error: str | None) -> None:

@@ -2,7 +2,8 @@
 
 Only what lies behind the open turn's start is read. The closing events are the same bytes whoever writes them: their
 content follows from the log, and their time is the last event's. They go under this opening's epoch, so an opener that
-was killed or overtaken in the middle leaves nothing that the next one would do again.
+was killed or overtaken in the middle leaves nothing that the next one would do again. What was open is told by every
+opening until a turn begins: whoever closed it may have been killed before it could say so, or not have been the agent.
 """
 
 from __future__ import annotations
@@ -28,15 +29,20 @@ async def open_session(client: Client, stream: OwnedStream, summary: Mapping[str
     """
     state = TurnState.from_summary(summary)
     session = Session(client, stream, key=summary.get("key"), state=state)
-    if state.open_turn is None:
+    left, is_open = state.left_open, state.open_turn is not None
+    if left is None:
         return session
     try:
         fold = partial(fold_open_turn, id=stream.id, stop=stream.head, state=state)
         last_time = await client.reads.call(fold)
         fates = state.fates()
+        state.interrupted = left
         if session.close_turn("interrupted", time=last_time):
-            session.interrupted = Interrupted(state.turn, fates)
             await session.flush()
+        elif is_open:
+            state.interrupted = None  # the turn has its end, though its summary doesn't say so
+        if state.interrupted is not None:
+            session.interrupted = Interrupted(state.turn, fates)
     except BaseException:
         session.give_up()
         raise

@@ -18,7 +18,7 @@ from turnkeeper.actors.records import Event
 from turnkeeper.actors.session import Session
 from turnkeeper.actors.session_opening import open_session
 from turnkeeper.storage import lock, store
-from turnkeeper.storage.backend import Backend, open_backend
+from turnkeeper.storage.backend import Backend, open_backend, open_reader
 from turnkeeper.storage.filesystem import LocalFileSystem
 from turnkeeper.storage.sqlite.writing import SqliteStore
 
@@ -164,33 +164,36 @@ async def close(path: Path, snapshots: Snapshots | None = None) -> tuple[list[Ev
 
 
 @pytest.mark.parametrize("kept_by", ["journal", "sqlite"])
-@pytest.mark.parametrize("group_bytes", [owned_stream.GROUP_BYTES_MAX, 300])
+@pytest.mark.parametrize("is_long", [False, True], ids=["in one commit", "in several"])
 def test_a_closing_killed_at_any_step_is_made_once(
-    memory_path: Path, kept_by: store.BackendName, group_bytes: int, monkeypatch: pytest.MonkeyPatch
+    memory_path: Path, kept_by: store.BackendName, is_long: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever of it was stored, the next opening adds the rest, byte for byte as if nothing had happened.
 
-    Also a closing so long that it is stored in several commits. The opening after that has nothing to do.
+    It tells of every call, also of those that the killed one had closed; so does the opening after that, which has
+    nothing to do.
     """
     path = memory_path / "store"
     make_store(path, kept_by)
     anyio.run(leave_turn_open, path)
-    monkeypatch.setattr(owned_stream, "GROUP_BYTES_MAX", group_bytes)
+    if is_long:
+        monkeypatch.setattr(owned_stream, "GROUP_BYTES_MAX", 300)
+        monkeypatch.setattr(owned_stream, "EARLY_BYTES", 1)
     snapshots = Snapshots(path)
     log, fates = anyio.run(close, path, snapshots)
     assert fates == FATES
     assert_closed(log)
     assert reason_of(log) == "interrupted"
-    found = set()
+    heads = set()
     for copy in snapshots.taken:
+        with contextlib.closing(open_reader(str(copy))) as reader:
+            heads.add(reader.row("job").head)
         again, fates = anyio.run(close, copy)
-        assert contents(again) == contents(log)
-        assert fates is None or fates == FATES[len(FATES) - len(fates) :]
-        found.add(None if fates is None else len(fates))
-        assert anyio.run(close, copy) == (again, None)
+        assert (contents(again), fates) == (contents(log), FATES)
+        assert anyio.run(close, copy) == (again, FATES)
         shutil.rmtree(copy)
-    assert {None, CALLS} <= found
-    assert (len(found) > 2) == (group_bytes < 1000)
+    assert heads >= {log[-1].seq + 1, log[-1].seq - CALLS}
+    assert (len(heads) > 2) == is_long
 
 
 def contents(log: list[Event]) -> list[tuple[int, str, object, int]]:

@@ -352,7 +352,9 @@ async def test_a_result_that_comes_after_the_turn_is_kept_as_a_late_one(runtime:
 
 
 async def test_what_a_killed_host_left_open_is_closed_once_by_the_next_opening(store: Path, runtime: Runtime) -> None:
-    """Turn and calls get their ends in order, at the last event's time; the opening after that has nothing to do.
+    """Turn and calls get their ends in order, at the last event's time; the opening after that has nothing to close.
+
+    It is told of the same all the same, as whoever closed it may not have been the agent; until a turn begins.
 
     Before, looking shows the same closed form, without positions, and writes nothing.
     """
@@ -409,9 +411,12 @@ asyncio.run(main())
         assert [(event.position, event.seq, event.data, event.time) for event in shown[6:]] == [
             (0, event.seq, event.data, event.time) for event in page[6:]
         ]
-        async with await runtime.open_session(id) as session:
-            assert session.interrupted is None
-            assert session.head == len(page)
+        async with await runtime.open_session(id) as again:
+            assert (again.interrupted, again.head) == (session.interrupted, len(page))
+            async with again.turn():
+                pass
+        async with await runtime.open_session(id) as again:
+            assert (again.interrupted, again.head) == (None, len(page) + 2)
         (listed,) = await runtime.sessions(status="closed")
         assert (listed.id, listed.open_turn, listed.key) == (id, False, "job")
     finally:

@@ -130,6 +130,42 @@ def test_a_call_begins_once_in_a_turn() -> None:
         state.check_start("s", "a")
 
 
+def test_what_an_opening_closes_is_told_until_a_turn_begins_or_it_is_rewound() -> None:
+    """The turn's end puts it into the summary, in the same patch; what begins or rewinds takes it out again."""
+    for event, patch in (
+        (("turn/start", {}), {"open_turn": 9, "turns": 4, "interrupted": None}),
+        (("session/rewound", {"to": 1}), {"rewound": 9, "interrupted": None}),
+    ):
+        state = folded(TURN)
+        assert state.left_open == 7
+        state.interrupted = state.left_open
+        assert state.fold(8, "turn/end", {"reason": "interrupted"}) == {"open_turn": None, "interrupted": 7}
+        assert TurnState.from_summary({"interrupted": 7}).left_open == state.left_open == 7
+        assert state.fold(9, *event) == patch
+        assert state.left_open == state.open_turn
+
+
+def test_a_closing_that_was_broken_off_tells_of_the_calls_in_it() -> None:
+    """The fates are the same however many of the made-up results are stored, until something else comes."""
+    state = folded([*TURN, *MESSAGE, ("tool/started", {"id": "a", "effect": "read"})])
+    fates = state.fates()
+    assert fates == [("a", "bash", "retry"), ("b", "read", "not_started")]
+    for seq, event in enumerate(state.closing("interrupted"), 20):
+        state.fold(seq, *event)
+        assert state.fates() == fates
+    state.fold(30, "tool/late-result", {"id": "a", "output": 1})
+    assert state.fates() == fates[1:]
+    state.fold(31, "turn/start", {})
+    assert state.fates() == []
+
+
+def test_a_call_that_the_program_gave_up_in_the_turn_is_no_interrupted_one() -> None:
+    """Its result was made up while the turn went on, so whoever goes on knows of it."""
+    state = folded([*TURN, *MESSAGE, ("tool/finished", unanswered("a", "TOOL_NOT_STARTED"))])
+    state.fold(20, "tool/started", {"id": "b", "name": "read", "effect": "once"})
+    assert state.fates() == [("b", "read", "unknown")]
+
+
 def test_results_are_remembered_up_to_a_bound() -> None:
     """A turn of any number of calls takes no more memory than that of the newest."""
     state = folded(TURN)
