@@ -26,7 +26,10 @@ LEAVE_SECONDS = 10.0
 
 
 class Host:
-    """A host process on `store` (a directory, or `sqlite:DIR`), with so many sessions; leaves it with the `with`."""
+    """A host process on `store` (a directory, or `sqlite:DIR`), with so many sessions.
+
+    Left as a context manager, it leaves the store in order; if it is in the middle of a burst it is killed.
+    """
 
     def __init__(self, store: str, sessions: int, loop: Loop = "trio") -> None:
         self._process = MeasuredProcess(_be_host, store, sessions, loop, ending_seconds=LEAVE_SECONDS)
@@ -43,8 +46,22 @@ class Host:
 
     def burst(self, load: Load) -> Figures:
         """Let its sessions flush under a load, and give the figures."""
+        self.begin(load)
+        return self.figures()
+
+    def begin(self, load: Load) -> None:
+        """Let its sessions begin to flush under a load."""
+        self._process.ending_seconds = 0.0  # it hears of nothing before the end of what it begins now
         self._process.send(load)
+
+    def has_ended(self, seconds: float) -> bool:
+        """Wait at most so long for the end of what was begun, and say whether it has come."""
+        return self._process.has_said(seconds)
+
+    def figures(self) -> Figures:
+        """Give the figures of what was begun, when it has ended."""
         figures: Figures = self._process.receive()
+        self._process.ending_seconds = LEAVE_SECONDS
         return figures
 
 
@@ -61,10 +78,10 @@ async def _host(starter: Connection, store: str, count: int) -> None:
         while True:
             # It waits without its loop: nothing is to be done until the next burst.
             load: Load = starter.recv()
-            starter.send(await drive_sessions(partial(flush_events, sessions, load.events), load))
+            starter.send(await drive_sessions(partial(_flush, sessions, load.events), load))
 
 
-async def flush_events(sessions: list[Session], events: int, number: int) -> None:
+async def _flush(sessions: list[Session], events: int, number: int) -> None:
     """Append so many events to one of the sessions, and wait until they are durable."""
     session = sessions[number]
     for _ in range(events):

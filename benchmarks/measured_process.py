@@ -28,12 +28,12 @@ _RUN = "import sys; from turnkeeper.benchmarks.measured_process import run_child
 class MeasuredProcess:
     """A process that runs `function(connection, *arguments)`; what it raises, `receive` raises here.
 
-    Left as a context manager, its end of the pipe is closed, it gets `ending_seconds` to end by itself, and is then
-    killed with all of its process group.
+    Left as a context manager, its end of the pipe is closed, it gets `ending_seconds` to end by itself (they may change
+    with what it does), and is then killed with all of its process group.
     """
 
     def __init__(self, function: Callable[..., None], *arguments: Any, ending_seconds: float = 0.0) -> None:
-        self._ending_seconds = ending_seconds
+        self.ending_seconds = ending_seconds
         self._connection, theirs = Pipe()
         package = str(Path(turnkeeper.__file__).parent.parent)
         paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -58,9 +58,9 @@ class MeasuredProcess:
     def __exit__(self, *exception: object) -> None:
         self._connection.close()
         try:
-            if self._ending_seconds:
+            if self.ending_seconds:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(self._ending_seconds)
+                    self._process.wait(self.ending_seconds)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -84,6 +84,10 @@ class MeasuredProcess:
         if isinstance(message, _Raised):
             raise message.error
         return message
+
+    def has_said(self, seconds: float) -> bool:
+        """Wait at most so long for it to say something or to end; say whether there is something to receive."""
+        return self._connection.poll(seconds)
 
     def wait_killed(self) -> None:
         """Wait until it has killed itself. Raises RuntimeError if it ended in another way, or hasn't."""

@@ -7,6 +7,7 @@ disk under test and says which file system that is: a tmpfs would make every syn
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from turnkeeper import __version__
+from turnkeeper.actors.asking import ask_stop
+from turnkeeper.storage.errors import StorageError
 from turnkeeper.storage.lock import store_is_held
 
 Figures: TypeAlias = dict[str, float]
@@ -38,6 +41,8 @@ SYSTEM_CACHES = Path("/proc/sys/vm/drop_caches")
 
 NODE_END_SECONDS = 10.0
 """How long a node that nobody needs any more may take to end before its store is removed all the same."""
+
+_STOP_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -117,16 +122,18 @@ def measured_directory(out: Path | None) -> Iterator[Path]:
     try:
         yield directory
     finally:
-        _wait_unserved(directory)
+        _stop_nodes(directory)
         shutil.rmtree(directory)
 
 
-def _wait_unserved(directory: Path) -> None:
-    """Wait until nobody serves a store in the directory: a node whose client was killed ends by itself, soon after."""
+def _stop_nodes(directory: Path) -> None:
+    """Stop what still serves a store in the directory: a node whose client was killed, or never came."""
     deadline = time.monotonic() + NODE_END_SECONDS
-    for file in directory.glob("*/store.json"):
-        while store_is_held(str(file.parent)) and time.monotonic() < deadline:
-            time.sleep(0.02)
+    for store in (str(file.parent) for file in directory.glob("*/store.json")):
+        while store_is_held(store) and time.monotonic() < deadline:
+            with contextlib.suppress(StorageError, OSError):
+                ask_stop(store, _STOP_SECONDS)
+            time.sleep(0.01)
 
 
 def require_space(directory: Path, size: int) -> None:

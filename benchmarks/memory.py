@@ -12,17 +12,13 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import anyio
-
-from turnkeeper import open_runtime
 from turnkeeper.actors.asking import ask_writer_hello
 
-from .hosts import flush_events
-from .loads import Load, drive_sessions
+from .hosts import Host
+from .loads import Load
 from .measuring import (
     Figures,
     Run,
@@ -78,41 +74,33 @@ def measure(sizes: Sizes, out: Path | None, tell: Tell) -> dict[str, Any]:
     with measured_directory(out) as directory:
         require_space(directory, int((load.per_second or 0) * load.seconds) * _STORED_BYTES)
         machine = describe_machine(directory)
-        samples: list[Sample] = []
-        reached = anyio.run(_run, directory / "store", sizes, samples, tell, backend="trio")
+        samples, reached = _watch(directory / "store", sizes, tell)
     result = {
         **report(machine, [_judge(sizes, samples, reached)]),
-        "samples": [[round(each.seconds, 2), round(each.kib)] for each in samples],
+        "samples": [[each.seconds, each.kib] for each in samples],
     }
     save(result, "memory", out)
     return result
 
 
-async def _run(store: Path, sizes: Sizes, samples: list[Sample], tell: Tell) -> Figures:
-    """Let the sessions append and look at the writer meanwhile; give what the load reached."""
-    load = sizes.load
-    async with open_runtime(store) as runtime:
-        sessions = [await runtime.create_session() for _ in range(load.sessions)]
+def _watch(store: Path, sizes: Sizes, tell: Tell) -> tuple[list[Sample], Figures]:
+    """Let the sessions append and look at the writer meanwhile; give the looks, and what the load reached."""
+    samples: list[Sample] = []
+    with Host(str(store), sizes.load.sessions) as host:
+        host.wait_ready()
         hello = ask_writer_hello(str(store))
         if hello is None:
-            raise RuntimeError("the store isn't served")
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_watch, hello["pid"], sizes, samples, tell)
-            reached = await drive_sessions(partial(flush_events, sessions, load.events), load)
-            tasks.cancel_scope.cancel()
-    return reached
-
-
-async def _watch(pid: int, sizes: Sizes, samples: list[Sample], tell: Tell) -> None:
-    began = time.monotonic()
-    while True:
-        await anyio.sleep(sizes.sample_seconds)
-        used = anonymous_bytes(pid)
-        if not used:
-            raise RuntimeError(f"the writer, process {pid}, has ended")
-        seconds = time.monotonic() - began
-        samples.append(Sample(seconds, used / 1024))
-        tell(f"{seconds:.0f} of {sizes.load.seconds:.0f} s: the writer has {used / 1e6:.1f} MB of its own")
+            raise RuntimeError(f"nobody serves {store}")
+        host.begin(sizes.load)
+        began = time.monotonic()
+        while not host.has_ended(sizes.sample_seconds):
+            used = anonymous_bytes(hello["pid"])
+            if not used:
+                raise RuntimeError(f"the writer, process {hello['pid']}, has ended")
+            seconds = round(time.monotonic() - began, 2)
+            samples.append(Sample(seconds, used / 1024))
+            tell(f"{seconds:.0f} of {sizes.load.seconds:.0f} s: the writer has {used / 1e6:.1f} MB of its own")
+        return samples, host.figures()
 
 
 def _judge(sizes: Sizes, samples: Sequence[Sample], reached: Figures) -> Run:

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from turnkeeper.storage.scanning import segment_path
 from turnkeeper.storage.trust import judge_index
 
 from .filled_stores import SCATTERED, Filling, fill_stores, session_name
+from .hosts import LEAVE_SECONDS
+from .measured_process import MeasuredProcess
 from .measuring import (
     Figures,
     Run,
@@ -98,7 +101,7 @@ def _read_last(store: Path, filling: Filling, sizes: Sizes, tell: Tell) -> Run:
     measured = interleaved(
         sizes.rounds,
         {
-            _OURS: partial(anyio.run, _read_last_often, str(store), session, last, sizes.warm_reads, backend="trio"),
+            _OURS: partial(_ask_for, _read_last_often, str(store), session, last, sizes.warm_reads),
             _BYTES: partial(_read_bytes_often, store, extents, sizes.warm_reads),
         },
         tell,
@@ -154,21 +157,32 @@ def _extents(store: Path, session: str, start: int) -> list[Extent]:
 # -- the last events, warm
 
 
-async def _read_last_often(store: str, session: str, last: int, reads: int) -> Figures:
-    async with open_runtime(store) as runtime:
-        await _read_checked(runtime, session, last)
-        latencies = []
-        for _ in range(reads):
-            began = time.perf_counter()
+def _ask_for(reader: Callable[..., None], *arguments: Any) -> Figures:
+    """Let a process of its own read, and give the figures that it says."""
+    with MeasuredProcess(reader, *arguments, ending_seconds=LEAVE_SECONDS) as process:
+        figures: Figures = process.receive()
+    return figures
+
+
+def _read_last_often(starter: Connection, store: str, session: str, last: int, reads: int) -> None:
+    """Be a process that reads the last events of a session again and again; the first time isn't measured."""
+
+    async def read() -> list[float]:
+        async with open_runtime(store) as runtime:
             await _read_checked(runtime, session, last)
-            latencies.append(time.perf_counter() - began)
-    return _latency_figures(latencies)
+            return [await _read_checked(runtime, session, last) for _ in range(reads)]
+
+    starter.send(_latency_figures(anyio.run(read, backend="trio")))
 
 
-async def _read_checked(runtime: Runtime, session: str, last: int) -> None:
-    page = await runtime.read(session, last=last)
+async def _read_checked(runtime: Runtime, session: str, last: int) -> float:
+    """Read the last events of a session, and give the seconds that it took."""
+    began = time.perf_counter()
+    page = await runtime.read(session, last=last, limit=last)
+    seconds = time.perf_counter() - began
     if len(page) != last or page.missing:
         raise RuntimeError(f"{len(page)} events of {session} were read and not {last}")
+    return seconds
 
 
 def _read_bytes_often(store: Path, extents: Sequence[Extent], reads: int) -> Figures:
@@ -233,17 +247,11 @@ class _ColdReads:
     dropped_by: str = field(default="", init=False)
 
     def read_events(self) -> Figures:
-        self.dropped_by = drop_caches(self.store)
-        return anyio.run(self._read_events, backend="trio")
-
-    async def _read_events(self) -> Figures:
-        async with open_runtime(self.store) as runtime:
-            began = time.perf_counter()
-            page = await runtime.read(SCATTERED, limit=self.events)
-            seconds = time.perf_counter() - began
-        if len(page) != self.events or page.missing:
-            raise RuntimeError(f"{len(page)} events were read and not {self.events}")
-        return {"ms": seconds * 1000}
+        with MeasuredProcess(_read_when_told, str(self.store), self.events, ending_seconds=LEAVE_SECONDS) as process:
+            process.receive()  # it has loaded all that reading needs
+            self.dropped_by = drop_caches(self.store)
+            process.send("read")
+            return {"ms": process.receive() * 1000}
 
     def read_bytes(self) -> Figures:
         self.dropped_by = drop_caches(self.store)
@@ -252,3 +260,16 @@ class _ColdReads:
             segments.ask_for(self.extents)
             segments.read(self.extents)
         return {"ms": (time.perf_counter() - began) * 1000}
+
+
+def _read_when_told(starter: Connection, store: str, events: int) -> None:
+    """Be a process that reads one event of the session, and then, when it is told to, all of it."""
+
+    async def read(last: int) -> float:
+        async with open_runtime(store) as runtime:
+            return await _read_checked(runtime, SCATTERED, last)
+
+    anyio.run(read, 1, backend="trio")
+    starter.send("ready")
+    starter.recv()
+    starter.send(anyio.run(read, events, backend="trio"))

@@ -134,5 +134,5 @@ def test_nothing_that_it_started_is_left_and_its_memory_counts() -> None:
         assert anonymous_bytes(process.pid) + anonymous_bytes(child) < 50_000_000
         assert 50_000_000 + anonymous_bytes(child) < memory.bytes < 150_000_000
     assert is_gone(process.pid)
-    assert is_gone(child)
+    eventually(lambda: is_gone(child))  # it isn't ours to reap
     assert anonymous_bytes(process.pid) == 0
