@@ -107,6 +107,33 @@ async def test_a_turn_that_ends_on_a_full_disk_is_ended_all_the_same(disk: Path)
     assert types == ["turn/start", "user/message", "turn/end", "turn/start", "turn/end"]
 
 
+async def test_no_tool_runs_whose_start_cant_be_stored(disk: Path) -> None:
+    """Neither form lets its body run; with space again the log says so, and the same calls may be made."""
+    async with open_runtime(disk / "store") as runtime, await runtime.create_session() as session, session.turn():
+        await session.flush()
+        ballast = fill(disk)
+        with pytest.raises(StoreFull):
+            async with session.tool("a", "bash", {}):
+                pytest.fail("the body ran")
+        with pytest.raises(StoreFull):
+            await session.tool_started("b", "bash", {})
+        ballast.unlink()
+        await session.flush()
+        started, finished = await kinds(session)
+        assert (started, finished) == (["a", "b"], [("a", "TOOL_NOT_STARTED"), ("b", "TOOL_NOT_STARTED")])
+        async with session.tool("a", "bash", {}) as call:
+            await call.finish("done")
+        started, finished = await kinds(session)
+        assert (started, finished[2:]) == (["a", "b", "a"], [("a", None)])
+
+
+async def kinds(session: Session) -> tuple[list[str], list[tuple[str, str | None]]]:
+    """Give the calls that were started, and those that were finished with their errors."""
+    log = await session.read()
+    started = [event.data["id"] for event in log if event.type == "tool/started"]
+    return started, [(e.data["id"], e.data.get("error")) for e in log if e.type == "tool/finished"]
+
+
 async def wait_until_refused(session: Session) -> None:
     """Wait for the writer's refusal, without asking the session anything that would be told of it."""
     while not session._stream.failures:
