@@ -633,36 +633,6 @@ async def test_pages_say_where_the_session_ends(runtime: Runtime) -> None:
 # -- Following
 
 
-async def test_a_follower_sees_the_past_and_then_the_present_without_a_seam(runtime: Runtime, store: Path) -> None:
-    """Every event once, in order, also over the death of writer and node."""
-    count = 300
-    seen: list[Event] = []
-
-    async def follow() -> None:
-        async for event in runtime.follow(after=0, types=["my/*"]):
-            seen.append(event)
-            if len(seen) == count:
-                return
-
-    async with await runtime.create_session() as session:
-        for n in range(100):
-            await session.append("my/n", {"n": n})
-        await say(session, "of another type")
-        with anyio.fail_after(SECONDS_MAX):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(follow)
-                for n in range(100, count):
-                    await session.append("my/n", {"n": n})
-                    if n % 10 == 0:
-                        await session.flush()
-                    if n == 150:
-                        await anyio.to_thread.run_sync(kill, writer_of(store))
-                    if n == 200:
-                        await anyio.to_thread.run_sync(kill, node_of(store))
-    assert [event.data["n"] for event in seen] == list(range(count))
-    assert [event.position for event in seen] == sorted({event.position for event in seen})
-
-
 async def test_a_follower_of_the_present_sees_only_what_comes(runtime: Runtime) -> None:
     """Without `after` the past isn't told; ids and patterns choose."""
     async with await runtime.create_session(key="k") as session, await runtime.create_session() as other:
