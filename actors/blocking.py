@@ -23,6 +23,7 @@ from anyio.from_thread import BlockingPortal
 from turnkeeper.runtime.actors import ActorRef
 from turnkeeper.storage.store import Durability
 
+from .chunks import TEXT_CHANNEL
 from .errors import ForkedProcess
 from .folding import Effect
 from .following import Following
@@ -45,10 +46,18 @@ class Loop:
 
     def call(self, function: Callable[..., Awaitable[Answer]], *args: Any, **keywords: Any) -> Answer:
         """Carry out a call there and wait for it. Raises what it raises, or why nothing can be called any more."""
+        self._check()
+        return self._portal.call(partial(function, *args, **keywords))
+
+    def run(self, function: Callable[..., Answer], *args: Any, **keywords: Any) -> Answer:
+        """Carry out there what doesn't wait. Raises as `call` does."""
+        self._check()
+        return self._portal.call(partial(function, *args, **keywords))
+
+    def _check(self) -> None:
         if os.getpid() != self._pid:
             raise ForkedProcess(self._pid)
         self.runtime.check()
-        return self._portal.call(partial(function, *args, **keywords))
 
     def leave(
         self,
@@ -113,9 +122,11 @@ class BlockingRuntime:
         """Do as `Runtime.get_blob`."""
         return self._loop.call(self._runtime.get_blob, ref)
 
-    def follow(self, *ids: str, after: int | None = None, types: Sequence[str] = ()) -> Iterator[Event]:
+    def follow(
+        self, *ids: str, after: int | None = None, types: Sequence[str] = (), ephemeral: bool = False
+    ) -> Iterator[Event]:
         """Do as `Runtime.follow`; each `next` waits for an event."""
-        return BlockingFollowing(self._loop, self._runtime.follow(*ids, after=after, types=types))
+        return BlockingFollowing(self._loop, self._runtime.follow(*ids, after=after, types=types, ephemeral=ephemeral))
 
     def spawn(self, actor: type, *args: Any, process: bool = False) -> BlockingRef:
         """Do as `Runtime.spawn`."""
@@ -157,6 +168,10 @@ class BlockingSession:
     def append(self, type: str, data: Mapping[str, Any], *, key: str | None = None, time: int | None = None) -> int:
         """Do as `Session.append`."""
         return self._loop.call(self._session.append, type, data, key=key, time=time)
+
+    def write(self, text: str, *, channel: str = TEXT_CHANNEL) -> None:
+        """Do as `Session.write`."""
+        self._loop.run(self._session.write, text, channel=channel)
 
     def flush(self) -> int:
         """Do as `Session.flush`."""

@@ -25,6 +25,7 @@ from turnkeeper.storage.store import BackendName, Durability
 
 from .background import Background
 from .blobs import Blobs
+from .bus import PUBLISH_SECONDS, Bus, Listener
 from .errors import ForkedProcess, NodeNotAnswering, SessionClosed
 from .frame_socket import FrameSocket
 from .ids import new_token
@@ -52,6 +53,8 @@ class Client:
 
     def __init__(self, path: str, attachment: Attachment) -> None:
         self.link = Link()
+        self.bus = Bus()
+        self.bus.wake_listeners = self._wake_followers
         self.reads = StoreReads(path)
         self.blobs = Blobs(path)
         self.link.put_blob_again = self._put_blob_again
@@ -205,12 +208,12 @@ class Client:
         except NotFound:
             return 0
 
-    async def wait_position(self, after: int) -> None:
-        """Wait until an event with a position above `after` is durable.
+    async def wait_position(self, after: int, listener: Listener | None = None) -> None:
+        """Wait until an event with a position above `after` is durable, or a value has come to the listener.
 
         Raises SessionClosed when the client is closed.
         """
-        while self._next_position <= after + 1:
+        while self._next_position <= after + 1 and not (listener is not None and listener.has_news):
             self.check()
             if self._position_change is None:
                 self._position_change = self.new_event()
@@ -251,6 +254,7 @@ class Client:
             attachment = self._attachment
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(without_interrupts(self._use_writer), attachment)
+                tasks.start_soon(without_interrupts(self._use_bus), attachment)
                 await self._listen(attachment)
                 tasks.cancel_scope.cancel()
             attachment.close()
@@ -273,10 +277,28 @@ class Client:
     async def _listen(self, attachment: Attachment) -> None:
         """Hear what the node says until it has ended."""
         try:
-            while await attachment.receive() is not None:
-                pass
+            while (message := await attachment.receive()) is not None:
+                self.bus.receive(message)
         except StorageError as error:
             self._fail(error)
+        except FrameError:
+            pass  # what can't be read is as good as an ended connection
+
+    async def _use_bus(self, attachment: Attachment) -> None:
+        """Publish latest values and listen to others' through the node, for as long as it lives."""
+        bus = self.bus
+        bus.join()
+        if attachment.wanted is not None:
+            bus.receive(attachment.wanted)
+        with suppress(OSError):  # the node has ended, which whoever hears it notices too
+            while True:
+                news = self.new_event()
+                bus.wake = news.set
+                if output := bus.next_output():
+                    await attachment.send(output)
+                    await anyio.sleep(PUBLISH_SECONDS)
+                else:
+                    await news.wait()
 
     async def _use_writer(self, attachment: Attachment) -> None:
         """Talk to the node's writer, whichever process that is, for as long as the node lives."""
@@ -388,9 +410,13 @@ class Client:
         while self._position_change is not None:
             reply = await self.answered(self.link.ask({"op": WATCH, "after": self._next_position}))
             self._next_position = reply["position"]
-            change, self._position_change = self._position_change, None
-            change.set()
+            self._wake_followers()
         self._is_watching = False
+
+    def _wake_followers(self) -> None:
+        change, self._position_change = self._position_change, None
+        if change is not None:
+            change.set()
 
 
 def _refuse_in_child() -> None:

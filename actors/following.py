@@ -4,6 +4,9 @@ What is durable is read from the files, in the order of positions, and the write
 follower can't lose anything at the seam between old and new, lags behind at no cost to anybody, and goes on over
 restarts of node and writer from the position that it has reached. Only of a position that the store doesn't have (any
 more) nobody can go on: that is told, and never waited for.
+
+What isn't durable yet may be followed beside it: latest values, which come by the bus. One is shown only when all that
+is durable of its stream was shown, and never once its event is durable: so it neither overtakes nor repeats anything.
 """
 
 from __future__ import annotations
@@ -11,13 +14,16 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from turnkeeper.storage.backend import BackendReader
-from turnkeeper.storage.errors import NotFound
+from turnkeeper.storage.errors import Ambiguous, NotFound
 from turnkeeper.storage.requests import check_bounds
 
+from .bus import Listener
 from .errors import PositionLost
+from .latest_values import Name
 from .records import Event
 
 if TYPE_CHECKING:
@@ -27,6 +33,7 @@ READ_BYTES = 256 * 1024
 """How many bytes of events one look into the journal takes, at least one batch."""
 
 Matcher = Callable[[str], object]
+Live = tuple[Name, dict[str, Any]]
 
 
 class Following:
@@ -35,14 +42,18 @@ class Following:
     For one task at a time. Cancelled in the middle it has lost nothing: the next `__anext__` goes on where it was.
     """
 
-    def __init__(self, client: Client, ids: Sequence[str], after: int | None, types: Sequence[str]) -> None:
+    def __init__(
+        self, client: Client, ids: Sequence[str], after: int | None, types: Sequence[str], ephemeral: bool = False
+    ) -> None:
         check_bounds(after)
         self._client = client
+        self._is_ephemeral = ephemeral
+        self._listener: Listener | None = None
         self._ids = ids
         self._after = after
         self._match_type = pattern_matcher(types)
         self._match_stream: Matcher | None = None
-        self._found: deque[Event] = deque()
+        self._found: deque[Event | Live] = deque()
 
     def __aiter__(self) -> Following:
         return self
@@ -51,37 +62,80 @@ class Following:
         while True:
             while not self._found:
                 await self._look()
+            found = self._found[0]
+            if not isinstance(found, Event):
+                self._found.popleft()
+                if self._take_live(found):
+                    return _live_event(found)
+                continue
             # Only what is asked for is read whole, so that large events wait on the disk and not here.
-            is_whole = await self._client.blobs.complete_one(self._found[0])
-            event = self._found.popleft()
+            is_whole = await self._client.blobs.complete_one(found)
+            self._found.popleft()
             if is_whole:
-                return event
+                return found
 
     async def aclose(self) -> None:
-        """Nothing is held between two events, so nothing needs to be closed."""
+        """End the following. One that is only dropped holds nothing but, maybe, values that nobody takes."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            self._client.bus.forget(listener)
 
     async def _look(self) -> None:
         """Read the next piece of the journal, or wait for one."""
         client = self._client
         if self._match_stream is None:
-            self._match_stream = pattern_matcher([await self._resolved(each) for each in self._ids])
+            await self._begin()
         if self._after is None:
             self._after = await client.next_position() - 1
         client.check()
-        found, after = await client.reads.call(self._scan)
-        if after == self._after:
-            await client.wait_position(after)
+        listener = self._listener
+        live: list[Live] = []
+        if listener is not None:
+            listener.has_news = False
+            live = listener.values.items()
+        found, after, shown, stale = await client.reads.call(partial(self._scan, live))
+        for each in stale:
+            self._take_live(each)
+        if after == self._after and not shown:
+            await client.wait_position(after, listener)
         self._found.extend(found)
+        self._found.extend(shown)
         self._after = after
 
-    def _scan(self, reader: BackendReader) -> tuple[list[Event], int]:
+    async def _begin(self) -> None:
+        ids = [await self._resolved(each) for each in self._ids]
+        self._match_stream = match_stream = pattern_matcher(ids)
+        if self._is_ephemeral:
+            match_type = self._match_type
+            topics = None if not ids or any("*" in id for id in ids) else frozenset(ids)
+            self._listener = Listener(topics, lambda topic, type: match_stream(topic) and match_type(type))
+            self._client.bus.listen(self._listener)
+
+    def _scan(self, live: Sequence[Live], reader: BackendReader) -> tuple[list[Event], int, list[Live], list[Live]]:
+        """Read what is durable, up to a position; and say which live values may be shown behind that, and which never.
+
+        The others wait for more that is durable.
+        """
         assert self._after is not None
         assert self._match_stream is not None
         stored, after = reader.scan(self._after, READ_BYTES)
         if after == self._after >= (due := reader.next_position()):
             raise PositionLost(after, due)
         events = [Event.from_stored(each) for each in stored if self._match_stream(each.stream)]
-        return [event for event in events if self._match_type(event.type)], after
+        found = [event for event in events if self._match_type(event.type)]
+        shown: list[Live] = []
+        stale: list[Live] = []
+        for name, value in live:
+            head, position = _end_of(reader, name[0])
+            if not _is_event(value) or value["seq"] < head:
+                stale.append((name, value))
+            elif value["seq"] == head and position <= after:
+                shown.append((name, value))
+        return found, after, shown, stale
+
+    def _take_live(self, live: Live) -> bool:
+        """Forget a value, and say whether it was still the latest."""
+        return self._listener is not None and self._listener.values.take(*live)
 
     async def _resolved(self, wanted: str) -> str:
         """Give the id that is meant; a pattern stays one, and a session that is open here needn't have events yet."""
@@ -94,6 +148,26 @@ class Following:
                 if stream.reservation is not None and stream.reservation["create"].get("key") == wanted:
                     return stream.id
             raise
+
+
+def _end_of(reader: BackendReader, stream: str) -> tuple[int, int]:
+    """Give how many durable events a stream has, and the last one's position."""
+    try:
+        row = reader.row(stream)
+    except (NotFound, Ambiguous):
+        return 0, 0
+    return (row.head, row.position) if row.id == stream else (0, 0)
+
+
+def _is_event(value: dict[str, Any]) -> bool:
+    """Say whether what came by the bus is what an event is made of."""
+    form = {"seq": int, "time": int, "data": dict}
+    return all(isinstance(value.get(name), kind) for name, kind in form.items())
+
+
+def _live_event(live: Live) -> Event:
+    (stream, type), value = live
+    return Event(0, stream, value["seq"], type, value["data"], value["time"])
 
 
 def pattern_matcher(patterns: Sequence[str]) -> Matcher:

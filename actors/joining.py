@@ -39,11 +39,16 @@ _LAST_WORDS_MAX = 500
 
 
 class Attachment:
-    """A place among a node's clients, held by a connection. `hello` is the newest that the node said of itself."""
+    """A place among a node's clients, held by a connection.
+
+    `hello` is the newest that the node said of itself, `wanted` the newest that it said of the latest values that
+    somebody listens to, if it did.
+    """
 
     def __init__(self, directory: StoreDirectory, frames: FrameSocket, hello: dict[str, Any]) -> None:
         self.directory = directory
         self.hello = hello
+        self.wanted: dict[str, Any] | None = None
         self.child: ChildProcess | None = None
         self._frames = frames
         self._heard = time.monotonic()
@@ -68,7 +73,14 @@ class Attachment:
         if message.get("op") == protocol.STATE:
             self.hello = message
             self._heard = time.monotonic()
+        elif message.get("op") == protocol.WANTED:
+            self.wanted = message
         return message
+
+    async def send(self, frames: bytes) -> None:
+        """Send encoded frames, as fast as the node takes them. Raises OSError when it has ended."""
+        if not self._frames.send_nowait(frames):
+            await self._frames.drain()
 
     async def reach_writer(self, patience: float = PATIENCE_SECONDS) -> tuple[FrameSocket, dict[str, Any]]:
         """Connect to the writer and return the connection and its hello.

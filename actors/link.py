@@ -111,6 +111,8 @@ class Link:
 
         Returns the request that gives a mere reservation back, or None: then the stream settles when it is released.
         """
+        if stream.text is not None and not stream.barred:
+            stream.text.cut()
         stream.leaving = True
         if stream.reservation is not None and stream.is_settled:
             self._streams.discard(stream)
@@ -129,8 +131,11 @@ class Link:
             self._wake_up()
 
     def begin_window(self, stream: OwnedStream) -> None:
-        """Note that a first line waits: unless it is flushed before, it is sent when the window ends."""
-        if not stream.retries:
+        """Note that a first line waits: unless it is flushed before, it is sent when the window ends.
+
+        Behind a refused group it goes when that is tried again.
+        """
+        if not (stream.retries and stream.timed):
             self._send_later(stream, WINDOW_SECONDS)
 
     def retry_later(self, stream: OwnedStream, delay: float) -> None:
@@ -179,12 +184,15 @@ class Link:
         while self._timers and self._timers[0][0] <= now:
             _, _, stream = heapq.heappop(self._timers)
             stream.timed = False
-            if stream.is_settled:
+            if stream.is_settled and not stream.has_text:
                 continue
-            if stream.due <= now:
-                self.request_flush(stream)
-            else:
+            if stream.due > now:
                 self._set_timer(stream)
+                continue
+            if stream.text is not None and not stream.text.cut_in_time():
+                self._send_later(stream, WINDOW_SECONDS)
+            if not stream.is_settled:
+                self.request_flush(stream)
 
     def _send_later(self, stream: OwnedStream, delay: float) -> None:
         stream.due = self._clock() + delay

@@ -3,7 +3,7 @@
 One process per store, the first of the two that hold the store's lock. It lives while a client is attached, or until
 TERM or `stop` ends it, and ends its writer in order before itself. A client is gone when its connection ends *or* its
 process does: forked children keep a connection open. The node touches no byte of the journal, and all that it knows
-dies with it: clients come back by the opening loop.
+dies with it: clients come back by the opening loop. Latest values of what isn't durable pass through it too.
 
 Runs on trio, in a process of its own, with the store as its working directory.
 """
@@ -29,6 +29,7 @@ from . import launch, protocol
 from .frame_socket import FrameSocket
 from .node_log import log
 from .peers import Peer, stop_listening, welcome
+from .switchboard import Place, Switchboard
 from .writer_keeper import WriterKeeper
 
 LOOK_SECONDS = 1.0
@@ -47,6 +48,7 @@ class Visitor(Peer):
 
     def __init__(self, connection: socket.socket, nursery: trio.Nursery, state: Callable[[], bytes]) -> None:
         super().__init__(connection, nursery)
+        self.place = Place(self)
         self._state = state
         self._is_state_owed = False
 
@@ -61,6 +63,7 @@ class Visitor(Peer):
         if self._is_state_owed:
             self._is_state_owed = False
             self.tell(self._state())
+        self.place.catch_up()
 
 
 class Node:
@@ -82,6 +85,7 @@ class Node:
         self._listener = node_listener
         self._since = time.time_ns() // 1_000_000
         self._visitors: set[Visitor] = set()
+        self._switchboard = Switchboard()
         self._ending = trio.Event()
 
         def start_writer(distrust_index: bool) -> subprocess.Popen[bytes]:
@@ -165,6 +169,7 @@ class Node:
         if self._ending.is_set():
             return  # all connections end together, with this process
         self._visitors.discard(visitor)
+        self._switchboard.leave(visitor.place)
         visitor.frames.close()
         if visitor.attached and not self._clients():
             self._end("the last client is gone")
@@ -173,10 +178,24 @@ class Node:
         try:
             while messages := await visitor.frames.receive_all():
                 for message in messages:
-                    visitor.tell(encode_frame(await self._answer(visitor, message)))
+                    if not self._take_value(visitor, message):
+                        visitor.tell(encode_frame(await self._answer(visitor, message)))
+                    if visitor.attached:
+                        self._switchboard.join(visitor.place)
                 await visitor.wait_drained()
         except FrameError as error:
             visitor.tell(encode_frame({"op": protocol.ERROR, **protocol.error_to_wire(StorageError(error.reason))}))
+
+    def _take_value(self, visitor: Visitor, message: Any) -> bool:
+        """Take what a client says about latest values, which nobody answers, and say whether it is that."""
+        match message:
+            case {"op": protocol.PUBLISH, "topic": str(topic), "type": str(type), "value": dict(value)}:
+                self._switchboard.publish(topic, type, value)
+            case {"op": protocol.LISTEN, "topics": topics} if visitor.attached:
+                self._switchboard.listen(visitor.place, topics)
+            case _:
+                return False
+        return True
 
     async def _answer(self, visitor: Visitor, message: Any) -> dict[str, Any]:
         """Do what a visitor asks and return the answer. Raises FrameError for what is no request."""
@@ -199,6 +218,7 @@ class Node:
 
     def _take_leave(self, visitor: Visitor) -> dict[str, Any]:
         was_attached, visitor.attached = visitor.attached, False
+        self._switchboard.leave(visitor.place)
         if self._clients() or not was_attached:
             return {"op": protocol.STAYING}
         self._end("the last client has left")

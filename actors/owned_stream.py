@@ -21,6 +21,7 @@ from turnkeeper.storage.errors import BlobMissing, Conflict, Failed, Fenced, Sto
 from .errors import SessionClosed
 
 if TYPE_CHECKING:
+    from .chunks import Chunks
     from .link import Link
 
 GROUP_BYTES_MAX = 1024 * 1024
@@ -58,12 +59,14 @@ class OwnedStream:
         "asking",
         "barred",
         "blobs_put_again",
+        "calls_queued",
         "changed",
         "due",
         "epoch",
         "failure",
         "failures",
         "flying",
+        "has_text",
         "head",
         "id",
         "is_failure_untold",
@@ -78,6 +81,7 @@ class OwnedStream:
         "retries",
         "sent",
         "sent_count",
+        "text",
         "timed",
         "unsent_bytes",
         "waiting",
@@ -97,6 +101,10 @@ class OwnedStream:
         self._marks: deque[tuple[int, Patch | None, str | None]] = deque()
         self._deferred: Patch = {}
         self.unsent_bytes = 0
+        # Text that will be lines, whether there is some at present, and how many calls wait to be numbered.
+        self.text: Chunks | None = None
+        self.has_text = False
+        self.calls_queued = 0
         # The group that is unanswered, how many lines it has, and whether it is on a connection that still stands.
         self.sent: Entry | None = None
         self.sent_count = 0
@@ -136,7 +144,17 @@ class OwnedStream:
     @property
     def takes_at_once(self) -> bool:
         """Say whether a line can be added without a turn of the loop, in which what waits could be sent."""
-        return self.unsent_bytes < EARLY_BYTES and self.takes_lines
+        return self.unsent_bytes < EARLY_BYTES and not self.calls_queued and self.takes_lines
+
+    @property
+    def may_number(self) -> bool:
+        """Say whether the next number can be given now: no keyed line is unanswered, and no call waits for its turn."""
+        return not (self.barred or self.calls_queued or self.refusal)
+
+    @property
+    def has_room(self) -> bool:
+        """Say whether there is space in the buffer."""
+        return not self._link.is_full
 
     @property
     def is_settled(self) -> bool:
@@ -170,9 +188,15 @@ class OwnedStream:
         self.barred = True
         self._link.request_flush(self)
 
+    def begin_text(self) -> None:
+        """Note that text waits, which is to be lines when the window ends."""
+        if not (self._lines and self.timed):
+            self._link.begin_window(self)
+        self.has_text = True
+
     def _take(self, line: bytes) -> int:
         lines, link = self._lines, self._link
-        if not lines:
+        if not (lines or self.has_text):
             link.begin_window(self)
         lines.append(line)
         size = len(line)
@@ -315,6 +339,8 @@ class OwnedStream:
     def _answer_keyed(self, answer: int | StorageError) -> None:
         self.barred = False
         self.keyed_answer = answer
+        if self.leaving and self.text is not None:
+            self.text.cut()
         if self._deferred:
             patch, self._deferred = self._deferred, {}
             self.patch(patch)
@@ -340,6 +366,8 @@ class OwnedStream:
         """Make every later call raise `refusal`; what isn't acknowledged is dropped."""
         if self.refusal is None:
             self.refusal = refusal
+        if self.text is not None:
+            self.head += self.text.drop()
         self._link.buffered_bytes -= self.unsent_bytes + (len(self.sent[_LINES]) if self.sent is not None else 0)
         self._lines = []
         self._marks.clear()

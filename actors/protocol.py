@@ -3,7 +3,9 @@
 Everything is sans-I/O and small; frames are runtime's. Two sockets lie in a store:
 
     node.sock    maps. The node speaks first (`hello`) and again whenever its state changes (`state`); a client that
-                 says `attach` counts until it says `bye`, its connection ends or its process does.
+                 says `attach` counts until it says `bye`, its connection ends or its process does. Latest values cross
+                 here too, unanswered: a client says to which topics it will `listen`, all clients hear which are
+                 `wanted`, and what they `publish` reaches the listeners as a `value`.
     writer.sock  the writer speaks first (`hello`). Appends are arrays, [frame number, [append, …]], answered by
                  [frame number, [result, …]]; everything else is a map with `id`, answered by one with `re`.
 
@@ -46,6 +48,7 @@ BYE, ENDING, STAYING = "bye", "ending", "staying"
 STATUS = "status"
 STOP, STOPPING, REFUSED = "stop", "stopping", "refused"
 REBUILD, REBUILT = "rebuild", "rebuilt"
+LISTEN, WANTED, PUBLISH, VALUE = "listen", "wanted", "publish", "value"
 
 OPENING: Final = "opening"
 SERVING: Final = "serving"

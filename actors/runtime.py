@@ -189,18 +189,24 @@ class Runtime:
         self.check()
         return await self._client.blobs.get(digest_referred_to(ref))
 
-    def follow(self, *ids: str, after: int | None = None, types: Sequence[str] = ()) -> Following:
+    def follow(
+        self, *ids: str, after: int | None = None, types: Sequence[str] = (), ephemeral: bool = False
+    ) -> Following:
         """Iterate over the store's events, in order and without end, as they become durable.
 
         `after` is a position: 0 begins with the first event, None with what comes after the iteration's start. Without
         ids it is all sessions; in ids and types `*` stands for anything. Goes on over restarts of node and writer.
+
+        With `ephemeral` it also gives what isn't stored yet, as events of position 0: text that is being written, whole
+        as it stands, as the `assistant/chunk` that it will be, behind all that is durable of its session. Of these only
+        the latest counts, and twenty a second come of a session at most.
 
         Raises (while iterating):
             NotFound, Ambiguous: An id that is no pattern names nothing.
             PositionLost: The store ends before `after`: what was read there went with the machine, or elsewhere.
         """
         self.check()
-        return Following(self._client, ids, after, types)
+        return Following(self._client, ids, after, types, ephemeral)
 
     def check(self) -> None:
         """Raise why this runtime can't be used any more: closed, or inherited by a forked child."""
@@ -340,7 +346,7 @@ def _protect_from_interrupts() -> None:
     So an event that has a number is in the buffer, and an end that has begun isn't half done.
     """
     for function in (
-        *(Session.append, Session.flush, Session.aclose, Session.__aexit__),
+        *(Session.append, Session.write, Session.flush, Session.aclose, Session.__aexit__),
         *(Turn.__aenter__, Turn.__aexit__, ToolCall.__aenter__, ToolCall.__aexit__, RuntimeOpening.__aexit__),
     ):
         without_interrupts(function)

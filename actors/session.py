@@ -9,7 +9,8 @@ rewinds, which may have to be known before they can be read.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from time import time_ns
 from types import TracebackType
@@ -23,6 +24,7 @@ from turnkeeper.storage.limits import LINE_BYTES_MAX, PATCH_BYTES_MAX
 from turnkeeper.storage.requests import check_bounds
 
 from .blob_references import EVENT_BYTES_MAX, is_plain
+from .chunks import TEXT_CHANNEL, Chunks
 from .errors import TurnOpen
 from .folding import (
     FOLDED,
@@ -81,13 +83,17 @@ class Session:
         self._stream = stream
         self._state = state
         self._rewinds: list[Rewind] = []
+        self._chunks = stream.text = Chunks(stream)
+        client.bus.add_source(self._chunks)
         self._order = anyio.Lock()
-        self._queued = 0
         self._is_closed = False
 
     @property
     def head(self) -> int:
-        """The number of the next event: how many there are, those that aren't durable yet included."""
+        """The number of the next event: how many there are, those that aren't durable yet included.
+
+        Text that was written and isn't an event yet doesn't count.
+        """
         return self._stream.head
 
     @property
@@ -124,7 +130,9 @@ class Session:
             raise TurnOpen(self.id, self._state.open_turn)
         if time is None:
             time = time_ns() // 1_000_000
-        if key is None and not self._queued and stream.takes_at_once:
+        if key is None and stream.takes_at_once:
+            if stream.has_text:
+                self._chunks.cut()
             line = encode_event(self.id, stream.head, time, type, data, bytes_max=EVENT_BYTES_MAX)
             if is_plain(line):
                 return self._take_folded(line, type, data) if type in FOLDED else stream.add(line)
@@ -135,8 +143,24 @@ class Session:
             return await self._append_in_turn(line, type)
         return await self._append_once(line, type, key)
 
+    def write(self, text: str, *, channel: str = TEXT_CHANNEL) -> None:
+        """Take text as a model gives it, token by token: joined into `assistant/chunk` events, a few for thousands.
+
+        Never waits. A chunk becomes an event, numbered and buffered like those that are appended, 200 ms after its
+        first token or at 4 KiB, before the session's next event of another kind, and with every flush; the order of
+        calls is kept. Another `channel` (`thinking`, say) begins another chunk, whose data names it. Until then it is
+        seen live by who follows with `ephemeral=True`. What waits for space in the buffer is joined to fewer, larger
+        chunks.
+
+        Raises:
+            InvalidValue: It is no string, or has lone surrogates. Nothing was taken.
+            TooLarge: Over 1 MiB would wait for space in the buffer, or for a call before it; flush. Nothing was taken.
+            SessionClosed, Fenced, StoreFull, NodeNotAnswering, …: As `append`; this text wasn't taken.
+        """
+        self._chunks.write(text, channel)
+
     async def flush(self) -> int:
-        """Wait until everything appended so far is durable and readable by every process; return the last position.
+        """Wait until all that was appended or written is durable and readable by every process; give the last position.
 
         It survives the death of any process from then on, and the machine's if the store's durability is `fsync`.
         Cancelling ends the wait; the events are stored all the same.
@@ -147,20 +171,10 @@ class Session:
         """
         stream = self._stream
         stream.take_failure()
-        target = stream.head
-        if stream.acknowledged < target:
-            client = self._client
-            client.link.request_flush(stream)
-            seen = stream.failures
-            stream.waiting += 1
-            try:
-                # A keyed line that turns out to be known gives its number back: then the head is all there is.
-                while stream.acknowledged < target and stream.acknowledged < stream.head:
-                    if stream.refusal is not None or stream.failures != seen:
-                        stream.raise_failure()
-                    await client.wait_change(stream)
-            finally:
-                stream.waiting -= 1
+        if stream.has_text:
+            await self._cut_text()
+        if stream.acknowledged < stream.head:
+            await self._wait_stored()
         if stream.position is None:
             stream.position = await self._client.last_position(self.id)
         return stream.position
@@ -237,19 +251,17 @@ class Session:
         """
         stream = self._stream
         self._check_rewind(to)
-        self._queued += 1
-        try:
-            async with self._order:
-                await self.flush()
-                self._check_rewind(to)
-                summary = {TURNS: self._state.turns, NEWEST_REWIND: self._state.rewound}
-                then = await self._client.reads.call(partial(state_at, id=self.id, summary=summary, stop=to))
-                await self._wait_room()
-                record = Rewind(stream.head, to, self._state.rewound)
-                self._rewinds.append(record)
-                self._take_together([(REWOUND, record.as_data()), *then.closing("interrupted")])
-        finally:
-            self._queued -= 1
+        async with self._in_turn() as mark:
+            await self._wait_until(lambda: not stream.barred)
+            self._chunks.cut(mark)
+            await self._wait_stored()
+            self._check_rewind(to)
+            summary = {TURNS: self._state.turns, NEWEST_REWIND: self._state.rewound}
+            then = await self._client.reads.call(partial(state_at, id=self.id, summary=summary, stop=to))
+            await self._wait_room()
+            record = Rewind(stream.head, to, self._state.rewound)
+            self._rewinds.append(record)
+            self._take_together([(REWOUND, record.as_data()), *then.closing("interrupted")])
         await self.flush()
 
     async def read(self, *, start: int = 0, last: int | None = None, limit: int = 1000) -> EventPage:
@@ -260,6 +272,8 @@ class Session:
         """
         check_bounds(start, last, limit)
         stream = self._stream
+        if stream.has_text and stream.may_number:
+            self._chunks.cut()
         buffered, first, head = stream.unacknowledged_lines(), stream.acknowledged, stream.head
         if last is not None:
             start, limit = max(0, head - last), last
@@ -325,6 +339,8 @@ class Session:
         """Number and buffer events of our own making, whose changes of the summary come with the last of them."""
         now = time_ns() // 1_000_000 if time is None else time
         stream, patch, lines = self._stream, dict[str, Any](), list[bytes]()
+        if stream.has_text and stream.may_number:
+            self._chunks.cut()
         for seq, (type, data) in enumerate(events, stream.head):
             patch |= self._state.fold(seq, type, data) or {}
             lines.append(encode_event(self.id, seq, now, type, data, text="replace"))
@@ -340,42 +356,60 @@ class Session:
         if self._state.open_turn is not None:
             raise TurnOpen(self.id, self._state.open_turn)
 
-    async def _append_in_turn(self, line: bytes, type: str) -> int:
-        self._queued += 1
+    @asynccontextmanager
+    async def _in_turn(self) -> AsyncIterator[int]:
+        """Wait until the calls before this one are numbered; those after it wait for the body's end.
+
+        Gives the mark before which text was written before this call, to be cut when the body may number.
+        """
+        stream = self._stream
+        mark = self._chunks.mark()
+        stream.calls_queued += 1
         try:
             async with self._order:
-                line, blobs = await self._placed(line, type)
-                await self._wait_room()
-                if type == TURN_START and self._state.open_turn is not None:
-                    raise TurnOpen(self.id, self._state.open_turn)
-                line = self._renumbered(line)
-                return self._take_folded(line, type, decode_event(line)["data"] if type in FOLDED else {}, blobs)
+                yield mark
         finally:
-            self._queued -= 1
+            stream.calls_queued -= 1
+
+    async def _append_in_turn(self, line: bytes, type: str) -> int:
+        async with self._in_turn() as mark:
+            line, blobs = await self._placed(line, type)
+            await self._wait_room()
+            self._chunks.cut(mark)
+            if type == TURN_START and self._state.open_turn is not None:
+                raise TurnOpen(self.id, self._state.open_turn)
+            line = self._renumbered(line)
+            return self._take_folded(line, type, decode_event(line)["data"] if type in FOLDED else {}, blobs)
 
     async def _append_once(self, line: bytes, type: str, key: str) -> int:
         """Append a line that is stored once for its key: nothing later is numbered until it is answered."""
         if type in (TURN_START, TURN_END):
             raise ValueError(f"{type} takes no key: a turn begins and ends once anyway")
         stream = self._stream
-        self._queued += 1
-        try:
-            async with self._order:
-                line, blobs = await self._placed(line, type)
-                await self._wait_room()
-                given = stream.head
-                line = self._renumbered(line)
-                stream.add_keyed(line, key, {"blobs": blobs} if blobs else None)
-                await self._wait_until(lambda: not stream.barred)
-                if isinstance(stream.keyed_answer, Exception):
-                    raise copy_of(stream.keyed_answer)
-                if stream.keyed_answer is None:
-                    stream.raise_failure()  # ownership, or the store, was lost before the answer
-                if stream.keyed_answer == given:
-                    self._state.fold(given, type, decode_event(line)["data"])
-                return stream.keyed_answer
-        finally:
-            self._queued -= 1
+        async with self._in_turn() as mark:
+            line, blobs = await self._placed(line, type)
+            await self._wait_room()
+            self._chunks.cut(mark)
+            given = stream.head
+            line = self._renumbered(line)
+            stream.add_keyed(line, key, {"blobs": blobs} if blobs else None)
+            await self._wait_until(lambda: not stream.barred)
+            if isinstance(stream.keyed_answer, Exception):
+                raise copy_of(stream.keyed_answer)
+            if stream.keyed_answer is None:
+                stream.raise_failure()  # ownership, or the store, was lost before the answer
+            if stream.keyed_answer == given:
+                self._state.fold(given, type, decode_event(line)["data"])
+            return stream.keyed_answer
+
+    async def _cut_text(self) -> None:
+        """Cut the text that was written so far, behind the calls before it. Raises as `flush` does."""
+        if self._stream.may_number:
+            self._chunks.cut()
+            return
+        async with self._in_turn() as mark:
+            await self._wait_until(lambda: not self._stream.barred)
+            self._chunks.cut(mark)
 
     async def _placed(self, line: bytes, type: str) -> tuple[bytes, list[str]]:
         """Put into a blob what is too large for a line; give the line that is to be stored and the blobs it names."""
@@ -403,6 +437,14 @@ class Session:
     async def _wait_until(self, condition: Callable[[], bool]) -> None:
         await self._client.wait_until(self._stream, condition)
 
+    async def _wait_stored(self) -> None:
+        """Wait until all that is numbered now is durable. Raises as `flush` does."""
+        stream = self._stream
+        target = stream.head
+        self._client.link.request_flush(stream)
+        # A keyed line that turns out to be known gives its number back: then the head is all there is.
+        await self._wait_until(lambda: stream.acknowledged >= min(target, stream.head))
+
     async def _wait_room(self) -> None:
         """Wait until a line can be numbered and buffered, with the order lock held."""
         stream, link = self._stream, self._client.link
@@ -428,8 +470,9 @@ class Session:
     async def _end_turn(self, seq: int, reason: Reason, error: BaseException | None) -> None:
         """Close the turn that event `seq` began, unless something else has, and wait until that is stored."""
         with anyio.move_on_after(END_SECONDS_MAX, shield=True) as scope:
-            async with self._order:
+            async with self._in_turn() as mark:
                 await self._wait_unbarred()
+                self._chunks.cut(mark)
                 if self._state.open_turn == seq:
                     self.close_turn(reason, error)
             await self.flush()
@@ -445,8 +488,9 @@ class Session:
 
     async def _end_call(self, id: str, error: str | None) -> None:
         with anyio.move_on_after(END_SECONDS_MAX, shield=True):
-            async with self._order:
+            async with self._in_turn() as mark:
                 await self._wait_unbarred()
+                self._chunks.cut(mark)
                 if id in self._state.calls:
                     self._take(TOOL_FINISHED, {"id": id, "output": None} if error is None else unanswered(id, error))
 
@@ -483,7 +527,8 @@ class Session:
 
     def _give_back(self) -> Request | None:
         """Abort an open turn, if a line can be numbered now, and give up the stream."""
-        if self._state.open_turn is not None and not self._stream.barred:
+        if not self._stream.barred:
+            self._chunks.cut()
             self.close_turn("aborted")
         return self._client.link.release(self._stream)
 

@@ -27,25 +27,32 @@ from .printing import flush_output, print_json
     metavar="POSITION",
     help="First those stored behind this position; 0 means all.  [default: only what comes]",
 )
-def follow(invocation: Invocation, ids: tuple[str, ...], types: tuple[str, ...], after: int | None) -> None:
+@click.option("--ephemeral", is_flag=True, help="Also text while it is written, before it is stored: the latest only.")
+def follow(
+    invocation: Invocation, ids: tuple[str, ...], types: tuple[str, ...], after: int | None, ephemeral: bool
+) -> None:
     """Print events of all sessions, or of those named, with their positions, until Ctrl-C.
 
     In ids * stands for anything. To go on later without a gap, give the last position that was printed to --after.
+    What is printed without a position isn't stored yet, and comes again, grown, until it is.
     """
     describe(invocation.store)
-    run_in_loop(partial(_follow, invocation, ids, types, after))
+    run_in_loop(partial(_follow, invocation, ids, types, after, ephemeral))
 
 
-async def _follow(invocation: Invocation, ids: tuple[str, ...], types: tuple[str, ...], after: int | None) -> None:
+async def _follow(
+    invocation: Invocation, ids: tuple[str, ...], types: tuple[str, ...], after: int | None, ephemeral: bool
+) -> None:
     async with open_runtime(invocation.store) as runtime:
-        async for event in runtime.follow(*ids, after=after, types=types):
+        async for event in runtime.follow(*ids, after=after, types=types, ephemeral=ephemeral):
             _print(event, is_json=invocation.is_json)
 
 
 def _print(event: Event, *, is_json: bool) -> None:
+    position = event.position or None
     if is_json:
-        fields = ("position", "stream", "seq", "time", "type", "data")
-        print_json({name: getattr(event, name) for name in fields})
+        fields = ("stream", "seq", "time", "type", "data")
+        print_json({"position": position, **{name: getattr(event, name) for name in fields}})
     else:
-        print_event(event, place=f"{event.position}  {event.stream} {event.seq}")
+        print_event(event, place=f"{position or '-'}  {event.stream} {event.seq}")
     flush_output()
