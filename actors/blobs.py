@@ -15,6 +15,7 @@ from anyio.to_thread import run_sync
 from turnkeeper.storage import blobs
 from turnkeeper.storage.errors import TooLarge
 from turnkeeper.storage.limits import MIB
+from turnkeeper.storage.requests import Gap
 
 from . import spilling
 from .blob_references import BLOB_MARK, EVENT_BYTES_MAX, blob_of_stub
@@ -101,6 +102,8 @@ class Blobs:
         page[:] = [event for event in page if event.seq not in unread]
         page.missing = sorted([*page.missing, *gaps])
 
-    async def complete_one(self, event: Event) -> bool:
-        """Read the data of an event, if it is spilled, and say whether the event is whole now. Called once for it."""
-        return blob_of_stub(event.data) is None or not await run_sync(spilling.complete, self._root, [event])
+    async def complete_one(self, event: Event) -> Gap | None:
+        """Read an event's data, if it is spilled; say what is missing if that can't be read. Called once for it."""
+        if blob_of_stub(event.data) is None:
+            return None
+        return next(iter(await run_sync(spilling.complete, self._root, [event])), None)

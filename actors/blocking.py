@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
@@ -27,13 +28,16 @@ from .chunks import TEXT_CHANNEL
 from .errors import ForkedProcess
 from .folding import Effect
 from .following import Following
-from .records import Event, EventPage, Interrupted, SessionInfo, Status
+from .records import Event, EventPage, Interrupted, SessionInfo, Snapshot, Status
 from .repairing import Progress, Repair
 from .runtime import Runtime, open_runtime
 from .session import Session
 from .turns import ToolCall, Turn, note_or_raise
+from .vocabulary import Check, Upgrade
+from .walking import Walking
 
 Answer = TypeVar("Answer")
+Item = TypeVar("Item")
 
 
 class Loop:
@@ -113,6 +117,26 @@ class BlockingRuntime:
     def read(self, id: str, *, start: int = 0, last: int | None = None, limit: int = 1000) -> EventPage:
         """Do as `Runtime.read`."""
         return self._loop.call(self._runtime.read, id, start=start, last=last, limit=limit)
+
+    def events(self, id: str, *, start: int = 0) -> BlockingWalking[Event]:
+        """Do as `Runtime.events`."""
+        return BlockingWalking(self._loop, self._runtime.events(id, start=start))
+
+    def messages(self, id: str) -> BlockingWalking[dict[str, Any]]:
+        """Do as `Runtime.messages`."""
+        return BlockingWalking(self._loop, self._runtime.messages(id))
+
+    def register(
+        self,
+        type: str,
+        *,
+        check: Check | None = None,
+        critical: bool = False,
+        version: int = 1,
+        upgrades: Mapping[int, Upgrade] | None = None,
+    ) -> None:
+        """Do as `Runtime.register`; `check` and `upgrades` are called in the thread of the runtime."""
+        self._runtime.register(type, check=check, critical=critical, version=version, upgrades=upgrades)
 
     def put_blob(self, data: bytes, *, media_type: str) -> dict[str, Any]:
         """Do as `Runtime.put_blob`."""
@@ -205,6 +229,22 @@ class BlockingSession:
         """Do as `Session.read`."""
         return self._loop.call(self._session.read, start=start, last=last, limit=limit)
 
+    def events(self, *, start: int = 0) -> BlockingWalking[Event]:
+        """Do as `Session.events`."""
+        return BlockingWalking(self._loop, self._session.events(start=start))
+
+    def messages(self) -> BlockingWalking[dict[str, Any]]:
+        """Do as `Session.messages`."""
+        return BlockingWalking(self._loop, self._session.messages())
+
+    def snapshot(self, state: Any) -> int:
+        """Do as `Session.snapshot`."""
+        return self._loop.call(self._session.snapshot, state)
+
+    def last_snapshot(self) -> Snapshot | None:
+        """Do as `Session.last_snapshot`."""
+        return self._loop.call(self._session.last_snapshot)
+
     def close(self) -> None:
         """Do as `Session.aclose`."""
         self._loop.call(self._session.aclose)
@@ -271,6 +311,22 @@ class BlockingFollowing:
 
     def __next__(self) -> Event:
         return self._loop.call(self._following.__anext__)
+
+
+class BlockingWalking(Iterator[Item]):
+    """`Walking`, as a plain iterator, which crosses to the loop for portions and not for each item."""
+
+    def __init__(self, loop: Loop, walking: Walking[Item]) -> None:
+        self._loop = loop
+        self._walking = walking
+        self._left: deque[Item] = deque()
+
+    def __next__(self) -> Item:
+        if not self._left:
+            self._left.extend(self._loop.call(self._walking.next_portion))
+            if not self._left:
+                raise StopIteration
+        return self._left.popleft()
 
 
 class BlockingRef:

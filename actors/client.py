@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import anyio
@@ -31,11 +30,10 @@ from .frame_socket import FrameSocket
 from .ids import new_token
 from .joining import Attachment, join
 from .link import Link, Request
-from .looking import read_page
 from .owned_stream import OwnedStream, copy_of
 from .protocol import OPEN, PATIENCE_SECONDS, STATISTICS, WATCH
 from .reads import StoreReads
-from .records import EventPage
+from .vocabulary import Vocabulary
 
 RETRY_SECONDS_FIRST = 0.01
 RETRY_SECONDS_MAX = 2.0
@@ -57,6 +55,7 @@ class Client:
         self.bus.wake_listeners = self._wake_followers
         self.reads = StoreReads(path)
         self.blobs = Blobs(path)
+        self.vocabulary = Vocabulary()
         self.link.put_blob_again = self._put_blob_again
         self.link.blobs_named = self.blobs.forget
         # The loop's own class: asking anyio for the loop each time costs more than making the event.
@@ -122,18 +121,26 @@ class Client:
     # -- What sessions and followers ask for
 
     async def open_stream(
-        self, wanted: str, *, create: dict[str, Any] | None = None, takeover: bool = False
+        self,
+        wanted: str,
+        *,
+        create: dict[str, Any] | None = None,
+        takeover: bool = False,
+        known: Sequence[str] | None = None,
     ) -> tuple[OwnedStream, dict[str, Any]]:
         """Ask for the ownership of a stream; give it and the writer's answer.
 
-        With `create`, a header, an unknown stream is reserved. Cancelled, what may still be granted is released.
-        Raises NotFound, Ambiguous, SessionBusy, Exists, Corrupt, or that the store can't be reached.
+        With `create`, a header, an unknown stream is reserved. `known` are the critical types that are, those of the
+        vocabulary if nothing is said. Cancelled, what may still be granted is released. Raises NotFound, Ambiguous,
+        SessionBusy, Exists, Corrupt, CriticalTypes, or that the store can't be reached.
         """
+        types = self.vocabulary.known if known is None else list(known)
         token = new_token()
         while True:
             owner = {**own_identity().as_map(), "token": token}
             header = None if create is None else {**create, "owner": owner}
             message = {"op": OPEN, "wanted": wanted, "owner": owner, "takeover": takeover, "create": header}
+            message["known"] = types
             request = self.link.ask(message, for_caller=True)
             try:
                 reply = await self.answered(request)
@@ -162,18 +169,6 @@ class Client:
             raise request.error
         assert request.reply is not None
         return request.reply
-
-    async def read(
-        self, wanted: str, *, start: int = 0, last: int | None = None, stop: int | None = None, limit: int = 1000
-    ) -> EventPage:
-        """Read durable events as `looking.read_page` does, in a thread, and whole.
-
-        Raises NotFound, Ambiguous, TooLarge.
-        """
-        look = partial(read_page, wanted=wanted, start=start, last=last, stop=stop, limit=limit)
-        page = await self.reads.call(look)
-        await self.blobs.complete(page)
-        return page
 
     async def wait_change(self, stream: OwnedStream) -> None:
         """Wait until the writer has answered something about the stream."""

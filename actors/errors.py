@@ -34,6 +34,7 @@ __all__ = [
     "CallRepeated",
     "Conflict",
     "Corrupt",
+    "CriticalTypes",
     "Exists",
     "Failed",
     "Fenced",
@@ -168,3 +169,16 @@ class CallRepeated(TurnkeeperError):
     def message(self) -> str:
         what = "has its result already" if self.is_finished else "has begun already"
         return f"call {self.call!r:.100} of {self.session} {what}; give each call an id of its own"
+
+
+class CriticalTypes(TurnkeeperError):
+    """The session holds events of critical types that this program hasn't registered. It was not opened."""
+
+    def __init__(self, session: str, types: list[str]) -> None:
+        super().__init__(session, list(types))
+        self.session = session
+        self.types = list(types)
+
+    def message(self) -> str:
+        types = ", ".join(self.types)
+        return f"{self.session} holds events that only a program which knows them may add to; register: {types}"

@@ -24,10 +24,12 @@ from turnkeeper.storage.requests import check_bounds
 from .bus import Listener
 from .errors import PositionLost
 from .latest_values import Name
+from .logs import schemas_of
 from .records import Event
 
 if TYPE_CHECKING:
     from .client import Client
+    from .vocabulary import Schemas
 
 READ_BYTES = 256 * 1024
 """How many bytes of events one look into the journal takes, at least one batch."""
@@ -54,6 +56,7 @@ class Following:
         self._match_type = pattern_matcher(types)
         self._match_stream: Matcher | None = None
         self._found: deque[Event | Live] = deque()
+        self._schemas: dict[str, Schemas] = {}
 
     def __aiter__(self) -> Following:
         return self
@@ -69,9 +72,10 @@ class Following:
                     return _live_event(found)
                 continue
             # Only what is asked for is read whole, so that large events wait on the disk and not here.
-            is_whole = await self._client.blobs.complete_one(found)
+            gap = await self._client.blobs.complete_one(found)
             self._found.popleft()
-            if is_whole:
+            if gap is None:
+                self._client.vocabulary.upgrade([found], self._schemas.get(found.stream) or {})
                 return found
 
     async def aclose(self) -> None:
@@ -123,6 +127,8 @@ class Following:
             raise PositionLost(after, due)
         events = [Event.from_stored(each) for each in stored if self._match_stream(each.stream)]
         found = [event for event in events if self._match_type(event.type)]
+        versioned = {event.stream for event in found if self._client.vocabulary.is_upgraded(event.type)}
+        self._schemas = {stream: schemas_of(reader, stream) for stream in versioned}
         shown: list[Live] = []
         stale: list[Live] = []
         for name, value in live:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.errors import Corrupt
-from turnkeeper.storage.requests import StoredEvent, StreamRow, check_bounds
+from turnkeeper.storage.requests import Page, StoredEvent, StreamRow, check_bounds
 
 from .folding import TurnState
 from .records import Event, EventPage, status_of
@@ -27,11 +27,13 @@ def read_page(
     last: int | None = None,
     stop: int | None = None,
     limit: int = 1000,
+    size_max: int | None = None,
 ) -> EventPage:
     """Read events of the stream that an id, a unique prefix or a key names.
 
-    Gives those from `start` to `stop` (without it), at most `limit`, or the `last` ones. Raises NotFound, Ambiguous,
-    ValueError for a bound that is negative or no whole number.
+    Gives those from `start` to `stop` (without it), at most `limit` and none behind the one with which their lines have
+    `size_max` bytes, or the `last` ones. Raises NotFound, Ambiguous, ValueError for a bound that is negative or no
+    whole number.
     """
     row = reader.row(wanted)
     check_bounds(start, last, stop, limit)
@@ -40,12 +42,18 @@ def read_page(
     closing = closing_events(reader, row) if last is not None or start + limit > row.head >= end - 1 else []
     if last is not None:
         start, limit = max(0, row.head + len(closing) - last), last
-    page = reader.read(row.id, start=start, stop=stop, limit=limit)
+    page = reader.read(row.id, start=start, stop=stop, limit=limit, size_max=size_max)
     shown = EventPage(map(Event.from_stored, page.events), head=page.head, missing=page.missing)
-    if page.head == row.head:
+    if page.head == row.head and (size_max is None or _end_of(page, start) >= row.head):
         seen = [event for event in closing if event.seq >= start and (stop is None or event.seq < stop)]
         shown += seen[: limit - len(shown)]
     return shown
+
+
+def _end_of(page: Page, start: int) -> int:
+    """Give the number behind all that a read from `start` on has gone through."""
+    ends = [gap.first + gap.events for gap in page.missing] + [stored.seq + 1 for stored in page.events[-1:]]
+    return max(ends, default=start)
 
 
 def closing_events(reader: BackendReader, row: StreamRow) -> list[Event]:

@@ -13,6 +13,8 @@ from turnkeeper.storage.backend import Backend
 from turnkeeper.storage.errors import Ambiguous, Corrupt, Exists, NotFound, SessionBusy, StorageError
 from turnkeeper.storage.requests import Grant, StreamRow
 
+from .errors import CriticalTypes
+from .log_summary import CRITICAL
 from .reservations import Reservations
 from .writer_requests import Opening
 
@@ -48,6 +50,9 @@ class Openings:
             except (NotFound, Ambiguous) as error:
                 reserved = self.reservations.find(opening.wanted)
                 return error if reserved is None else SessionBusy(reserved.id, reserved.owner)
+        unknown = [type for type in row.summary.get(CRITICAL) or () if type not in opening.known]
+        if unknown:
+            return CriticalTypes(row.id, unknown)
         if row.summary.get("damaged"):
             return Corrupt(row.id, "events of it were lost", missing=self._backend.missing(row.id))
         return Grant(row.id, opening.owner, opening.takeover)

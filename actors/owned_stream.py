@@ -188,6 +188,11 @@ class OwnedStream:
         self.barred = True
         self._link.request_flush(self)
 
+    def cut_text(self) -> None:
+        """Make lines of the text that waits, if lines can be numbered now."""
+        if self.text is not None and self.has_text and self.may_number:
+            self.text.cut()
+
     def begin_text(self) -> None:
         """Note that text waits, which is to be lines when the window ends."""
         if not (self._lines and self.timed):

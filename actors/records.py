@@ -63,6 +63,14 @@ class Interrupted:
 
 
 @dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a program had folded of its session up to event `seq`, which is the snapshot itself."""
+
+    seq: int
+    state: Any
+
+
+@dataclass(frozen=True, slots=True)
 class SessionInfo:
     """One session in a list.
 

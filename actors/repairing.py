@@ -20,6 +20,7 @@ from turnkeeper.storage.requests import StoredEvent, StreamRow
 
 from .folding import FOLDED, NEWEST_REWIND, OPEN_TURN, REWOUND, TURNS, TurnState
 from .ids import new_session_id
+from .log_summary import CRITICAL, SCHEMAS, SNAPSHOTS, LogSummary
 from .records import Event
 from .rewinds import Rewind
 
@@ -36,7 +37,7 @@ REPAIRED_FROM = "repaired_from"
 _NOT_COPIED = frozenset(
     (
         *("id", "key", "owner", "damaged", "deleted", "deleted_to", "purged", "parent_seq", "keys"),
-        *(OPEN_TURN, TURNS, NEWEST_REWIND),
+        *(OPEN_TURN, TURNS, NEWEST_REWIND, CRITICAL, SCHEMAS, SNAPSHOTS),
     )
 )
 """What a summary says of the stream as it lies there, or what follows from its events."""
@@ -72,7 +73,9 @@ async def repair(client: Client, wanted: str, progress: Progress | None = None) 
     if copy is not None and copy.head > readable.events:
         await client.reads.call(partial(_check_copy, copy=copy.id, seq=readable.events, expected=readable.last))
         return Repair(copy.id, False, readable)
-    stream, _ = await client.open_stream(readable.copy_key(), create=_header(row, readable))
+    # Nothing is added to the copy but what the damaged session has, so what is critical needn't be understood.
+    critical = LogSummary.from_summary(row.summary).critical
+    stream, _ = await client.open_stream(readable.copy_key(), create=_header(row, readable), known=critical)
     try:
         await _Copying(client, stream, readable, progress or (lambda done, total: None)).run()
     finally:
@@ -144,7 +147,8 @@ def _header(row: StreamRow, readable: Readable) -> dict[str, Any]:
     """Make the copy's header of what is known of the damaged session."""
     summary = {name: value for name, value in row.summary.items() if name not in _NOT_COPIED}
     origin = {**(summary.pop("origin", None) or {}), REPAIRED_FROM: row.id}
-    return {"id": new_session_id(), **summary, "key": readable.copy_key(), "origin": origin}
+    types = LogSummary.from_summary(row.summary).renumbered(lambda seq: 1 + readable.events_below(seq))
+    return {"id": new_session_id(), **summary, **types.as_members(), "key": readable.copy_key(), "origin": origin}
 
 
 def _find_copy(reader: Reader, key: str) -> StreamRow | None:

@@ -35,6 +35,8 @@ from .client import Client
 from .folding import TurnState
 from .following import Following
 from .ids import new_session_id
+from .logs import StoredLog
+from .messages import Messages
 from .places import make_parents_of_default, store_place
 from .records import Event, EventPage, SessionInfo, Status
 from .repairing import Progress, Repair, repair
@@ -42,6 +44,8 @@ from .seeding import sow
 from .session import END_SECONDS_MAX, Session
 from .session_opening import open_session
 from .turns import ToolCall, Turn, note_or_raise
+from .vocabulary import Check, Upgrade
+from .walking import Events, Walking
 
 HEADER_BYTES_MAX = PATCH_BYTES_MAX - 1024
 """A session's header as its creator gives it; what is left of a patch is for owner and first turn."""
@@ -117,6 +121,7 @@ class Runtime:
 
         Raises:
             SessionBusy: A living owner has it; `owner` says who, and may be this very process.
+            CriticalTypes: It holds events that only a program which registers their types may add to.
             NotFound: Nothing answers to it. Ambiguous: Several ids begin so.
             Corrupt: Events of it are damaged; `read` gives the rest.
         """
@@ -163,7 +168,49 @@ class Runtime:
         Ambiguous, or TooLarge if more than 256 MiB of data that was too large for lines would come at once.
         """
         self.check()
-        return await self._client.read(id, start=start, last=last, limit=limit)
+        return await StoredLog(self._client, id).read(start=start, last=last, limit=limit)
+
+    def events(self, id: str, *, start: int = 0) -> Walking[Event]:
+        """Iterate over durable events from number `start` on, a page of them in memory at a time; needs no ownership.
+
+        It ends where the session ends then. Where events can't be read it raises Corrupt, which names them; the next
+        step goes on behind them. Raises NotFound, Ambiguous (while iterating).
+        """
+        self.check()
+        return Walking(Events(StoredLog(self._client, id), id, start))
+
+    def messages(self, id: str) -> Walking[dict[str, Any]]:
+        """Iterate over what a model is to see of a session; needs no ownership.
+
+        Each message is a dict of its own with a `role`: `user` and `assistant` have the members of their event's data,
+        an assistant's `tool_calls` are followed by exactly one `tool` result each, whatever the log holds, and `gap`
+        stands for events that can't be read. What was rewound is left out. `seq` is the number of the event that the
+        message was made of, None for a result that was made up because nobody gave one.
+
+        Raises NotFound, Ambiguous, and Corrupt if it can't be told what was rewound (while iterating).
+        """
+        self.check()
+        return Walking(Messages(StoredLog(self._client, id)))
+
+    def register(
+        self,
+        type: str,
+        *,
+        check: Check | None = None,
+        critical: bool = False,
+        version: int = 1,
+        upgrades: Mapping[int, Upgrade] | None = None,
+    ) -> None:
+        """Know a type of the program's own, `name/word`, in this runtime. Before sessions that hold it are opened.
+
+        `check` gets the data of each such event before it is appended, and refuses it with a ValueError. A session that
+        once held a `critical` type is opened only by runtimes that have registered it; everybody can read it. `version`
+        is what is written from now on: older events are read through `upgrades`, each of which makes of the data of its
+        version that of the next one; newer ones are read as they are. What is stored is never changed.
+
+        Raises ValueError: This can't be registered, or is already.
+        """
+        self._client.vocabulary.register(type, check=check, critical=critical, version=version, upgrades=upgrades)
 
     async def put_blob(self, data: bytes, *, media_type: str) -> dict[str, Any]:
         """Keep bytes that are no JSON in the store, once however often they are put; give a reference to them.

@@ -21,10 +21,10 @@ import anyio
 from turnkeeper.storage.errors import Failed, TooLarge
 from turnkeeper.storage.exact_json import decode_event, encode_data, encode_event
 from turnkeeper.storage.limits import LINE_BYTES_MAX, PATCH_BYTES_MAX
-from turnkeeper.storage.requests import check_bounds
 
 from .blob_references import EVENT_BYTES_MAX, is_plain
 from .chunks import TEXT_CHANNEL, Chunks
+from .core_types import SNAPSHOT
 from .errors import TurnOpen
 from .folding import (
     FOLDED,
@@ -44,11 +44,17 @@ from .folding import (
     count_or_none,
     unanswered,
 )
+from .log_summary import LogSummary
+from .logs import OwnedLog
+from .messages import Messages
 from .owned_stream import OwnedStream, copy_of
 from .prefixes import state_at
-from .records import Event, EventPage, Interrupted
+from .records import Event, EventPage, Interrupted, Snapshot
 from .rewinds import Rewind
+from .snapshots import last_snapshot
 from .turns import ToolCall, Turn, note_or_raise
+from .vocabulary import Word
+from .walking import Events, Walking
 
 if TYPE_CHECKING:
     from .client import Client
@@ -74,6 +80,7 @@ class Session:
         *,
         key: str | None,
         state: TurnState,
+        summary: LogSummary | None = None,
         interrupted: Interrupted | None = None,
     ) -> None:
         self.id = stream.id
@@ -85,6 +92,10 @@ class Session:
         self._rewinds: list[Rewind] = []
         self._chunks = stream.text = Chunks(stream)
         client.bus.add_source(self._chunks)
+        self._summary = LogSummary() if summary is None else summary
+        self._log = OwnedLog(client, stream, self._summary, state, self._rewinds)
+        self._vocabulary = client.vocabulary
+        self._words = client.vocabulary.words
         self._order = anyio.Lock()
         self._is_closed = False
 
@@ -115,8 +126,11 @@ class Session:
         this waits until the store has answered, which it does with the old number where the key is known; cancelled,
         the event may have been stored. `time`, in ms since 1970, is for events that happened before; it orders nothing.
 
+        A core type's data has to have its shape; types of your own are `name/word`, and taken as they are unless you
+        register them.
+
         Raises:
-            InvalidValue, TooLarge: The data can't be stored; nothing was appended.
+            InvalidValue, TooLarge: The data can't be stored, or no event of this type has such; nothing was appended.
             TurnOpen: A second turn was begun.
             Conflict: The key is known with other data.
             BlobMissing: The data refers to a blob that isn't in this store; nothing was appended.
@@ -125,9 +139,11 @@ class Session:
                 again; this one wasn't appended. Told once.
         """
         stream = self._stream
-        if type == TURN_START and self._state.open_turn is not None:
-            stream.check_owned()
-            raise TurnOpen(self.id, self._state.open_turn)
+        word = self._words.get(type) or self._vocabulary.word(type)
+        if word.check is not None:
+            word.check(type, data)
+        if type == TURN_START:
+            self._check_no_turn()
         if time is None:
             time = time_ns() // 1_000_000
         if key is None and stream.takes_at_once:
@@ -135,13 +151,13 @@ class Session:
                 self._chunks.cut()
             line = encode_event(self.id, stream.head, time, type, data, bytes_max=EVENT_BYTES_MAX)
             if is_plain(line):
-                return self._take_folded(line, type, data) if type in FOLDED else stream.add(line)
+                return self._take_marking(line, word, data) if word.marks_summary else stream.add(line)
         else:
             stream.take_failure()
             line = encode_event(self.id, 0, time, type, data, bytes_max=EVENT_BYTES_MAX)
         if key is None:
-            return await self._append_in_turn(line, type)
-        return await self._append_once(line, type, key)
+            return await self._append_in_turn(line, word)
+        return await self._append_once(line, word, key)
 
     def write(self, text: str, *, channel: str = TEXT_CHANNEL) -> None:
         """Take text as a model gives it, token by token: joined into `assistant/chunk` events, a few for thousands.
@@ -270,25 +286,33 @@ class Session:
         An event that isn't durable yet has no position. What is damaged is named in the page's `missing`.
         Raises TooLarge if what was too large for lines is too much at once.
         """
-        check_bounds(start, last, limit)
-        stream = self._stream
-        if stream.has_text and stream.may_number:
-            self._chunks.cut()
-        buffered, first, head = stream.unacknowledged_lines(), stream.acknowledged, stream.head
-        if last is not None:
-            start, limit = max(0, head - last), last
-        page = EventPage(head=head)
-        if start < first:
-            page = await self._client.read(self.id, start=start, stop=first, limit=limit)
-            page.head = head
-        wanted = limit - (first - start if start < first else 0)
-        skipped = max(0, start - first)
-        if wanted > 0:
-            events = EventPage([Event.from_line(line, 0) for line in buffered[skipped : skipped + wanted]])
-            await self._client.blobs.complete(events)
-            page += events
-            page.missing += events.missing
-        return page
+        return await self._log.read(start=start, last=last, limit=limit)
+
+    def events(self, *, start: int = 0) -> Walking[Event]:
+        """Iterate over the events from number `start` on, those in the buffer too, a page of them in memory at a time.
+
+        Where events can't be read it raises Corrupt, which names them; the next step goes on behind them.
+        """
+        return Walking(Events(self._log, self.id, start))
+
+    def messages(self) -> Walking[dict[str, Any]]:
+        """Iterate over what a model is to see of the session; see `Runtime.messages`. What is buffered counts, too."""
+        return Walking(Messages(self._log))
+
+    async def snapshot(self, state: Any) -> int:
+        """Append what the program has folded of the events so far; give the number. Durable with the next flush.
+
+        `state` is any JSON, up to 64 MiB. The log goes on as before: a snapshot saves reading what stands before it.
+        Raises what `append` raises.
+        """
+        return await self.append(SNAPSHOT, {"state": state})
+
+    async def last_snapshot(self) -> Snapshot | None:
+        """Read the newest snapshot that can be read and that no rewind took out; then read on behind its `seq`.
+
+        One that is damaged is passed over for the one before it. None if none of the last 16 is left: read from 0.
+        """
+        return await last_snapshot(self._log, self._summary.snapshots)
 
     async def aclose(self) -> None:
         """Abort an open turn, store everything, and give the session free for others. Closing twice is nothing.
@@ -331,9 +355,15 @@ class Session:
         """Number and buffer an event of our own making, whether there is space or not."""
         self._take_together([(type, data)])
 
-    def _take_folded(self, line: bytes, type: str, data: Mapping[str, Any], blobs: Sequence[str] = ()) -> int:
-        patch = self._state.fold(self._stream.head, type, data)
-        return self._stream.add(line, {**(patch or {}), "blobs": blobs} if blobs else patch)
+    def _take_marking(self, line: bytes, word: Word, data: Mapping[str, Any], blobs: Sequence[str] = ()) -> int:
+        """Number and buffer an event, and change the summary with it as its type wants. Raises TooLarge."""
+        stream = self._stream
+        if not word.is_recorded and not blobs:
+            return stream.add(line, self._state.fold(stream.head, word.type, data))
+        marks = self._marks_of(stream.head, word, blobs)
+        self._summary.take(marks)
+        marks |= self._state.fold(stream.head, word.type, data) or {}
+        return stream.add(line, marks or None)
 
     def _take_together(self, events: Sequence[tuple[str, Mapping[str, Any]]], time: int | None = None) -> None:
         """Number and buffer events of our own making, whose changes of the summary come with the last of them."""
@@ -356,6 +386,24 @@ class Session:
         if self._state.open_turn is not None:
             raise TurnOpen(self.id, self._state.open_turn)
 
+    def _marks_of(self, seq: int, word: Word, blobs: Sequence[str]) -> dict[str, Any]:
+        """Give what event `seq` changes of the summary beside the turn. Raises TooLarge if there is no room for it."""
+        marks = self._summary.patch(seq, word) or {}
+        if blobs:
+            marks["blobs"] = blobs
+        reservation = self._stream.reservation
+        if marks and reservation is not None:
+            # The session's first events bring its header, too, and all of it is one patch.
+            size = len(encode_data("session's header", {**reservation["create"], **marks})) + FOLDED_PATCH_BYTES
+            if size > PATCH_BYTES_MAX:
+                raise TooLarge("the session's header and what its first events add to it", size, PATCH_BYTES_MAX)
+        return marks
+
+    def _check_no_turn(self) -> None:
+        if self._state.open_turn is not None:
+            self._stream.check_owned()
+            raise TurnOpen(self.id, self._state.open_turn)
+
     @asynccontextmanager
     async def _in_turn(self) -> AsyncIterator[int]:
         """Wait until the calls before this one are numbered; those after it wait for the body's end.
@@ -371,18 +419,19 @@ class Session:
         finally:
             stream.calls_queued -= 1
 
-    async def _append_in_turn(self, line: bytes, type: str) -> int:
+    async def _append_in_turn(self, line: bytes, word: Word) -> int:
         async with self._in_turn() as mark:
-            line, blobs = await self._placed(line, type)
+            line, blobs = await self._placed(line, word.type)
             await self._wait_room()
             self._chunks.cut(mark)
-            if type == TURN_START and self._state.open_turn is not None:
-                raise TurnOpen(self.id, self._state.open_turn)
-            line = self._renumbered(line)
-            return self._take_folded(line, type, decode_event(line)["data"] if type in FOLDED else {}, blobs)
+            if word.type == TURN_START:
+                self._check_no_turn()
+            data = decode_event(line)["data"] if word.type in FOLDED else {}
+            return self._take_marking(self._renumbered(line), word, data, blobs)
 
-    async def _append_once(self, line: bytes, type: str, key: str) -> int:
+    async def _append_once(self, line: bytes, word: Word, key: str) -> int:
         """Append a line that is stored once for its key: nothing later is numbered until it is answered."""
+        type = word.type
         if type in (TURN_START, TURN_END):
             raise ValueError(f"{type} takes no key: a turn begins and ends once anyway")
         stream = self._stream
@@ -391,14 +440,16 @@ class Session:
             await self._wait_room()
             self._chunks.cut(mark)
             given = stream.head
+            marks = self._marks_of(given, word, blobs)
             line = self._renumbered(line)
-            stream.add_keyed(line, key, {"blobs": blobs} if blobs else None)
+            stream.add_keyed(line, key, marks or None)
             await self._wait_until(lambda: not stream.barred)
             if isinstance(stream.keyed_answer, Exception):
                 raise copy_of(stream.keyed_answer)
             if stream.keyed_answer is None:
                 stream.raise_failure()  # ownership, or the store, was lost before the answer
             if stream.keyed_answer == given:
+                self._summary.take(marks)
                 self._state.fold(given, type, decode_event(line)["data"])
             return stream.keyed_answer
 
@@ -415,14 +466,7 @@ class Session:
         """Put into a blob what is too large for a line; give the line that is to be stored and the blobs it names."""
         if is_plain(line):
             return line, []
-        placed, blobs = await self._client.blobs.place(line, type, self.id)
-        reservation = self._stream.reservation
-        if blobs and reservation is not None:
-            # The session's first events bring its header, too, and all of it is one patch.
-            size = len(encode_data("session's header", {**reservation["create"], "blobs": blobs})) + FOLDED_PATCH_BYTES
-            if size > PATCH_BYTES_MAX:
-                raise TooLarge("the session's header and the blobs that its first events name", size, PATCH_BYTES_MAX)
-        return placed, blobs
+        return await self._client.blobs.place(line, type, self.id)
 
     def _renumbered(self, line: bytes) -> bytes:
         """Put the present number into a line that was encoded before others that go before it."""

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .folding import TurnState
+from .log_summary import LogSummary
 from .looking import fold_open_turn
 from .owned_stream import OwnedStream
 from .records import Interrupted
@@ -28,7 +29,8 @@ async def open_session(client: Client, stream: OwnedStream, summary: Mapping[str
     If that fails or is cancelled the stream is released. Raises Corrupt if events of the open turn can't be read.
     """
     state = TurnState.from_summary(summary)
-    session = Session(client, stream, key=summary.get("key"), state=state)
+    log = LogSummary.from_summary(summary)
+    session = Session(client, stream, key=summary.get("key"), state=state, summary=log)
     left, is_open = state.left_open, state.open_turn is not None
     if left is None:
         return session

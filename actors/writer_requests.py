@@ -26,12 +26,14 @@ class Opening:
     """A wish to own a stream: `wanted` is an id, a beginning of one, or a host's key.
 
     `owner` has boot, pid, start, host, token. `header` is what a new stream begins with, None if none is to be made.
+    `known` are the types that the opener has registered.
     """
 
     wanted: str
     owner: Mapping[str, Any]
     takeover: bool
     header: Mapping[str, Any] | None
+    known: frozenset[str] = frozenset()
 
 
 def appends_from_wire(entries: Any) -> list[Append]:
@@ -59,6 +61,7 @@ def _append_from_wire(entry: Any) -> Append:
 def opening_from_wire(message: Mapping[str, Any]) -> Opening:
     """Read the wish to open a stream. Raises FrameError."""
     wanted, header, takeover = message.get("wanted"), message.get("create"), message.get("takeover", False)
+    known = message.get("known", [])
     if not _is_text(wanted) or takeover.__class__ is not bool:
         raise FrameError("an opening names what is wanted, and takeover is true or false")
     if header is not None:
@@ -66,7 +69,9 @@ def opening_from_wire(message: Mapping[str, Any]) -> Opening:
             raise FrameError("a new stream's header is a map of plain values with an id")
         if header.get("key") is not None and not _is_text(header["key"]):
             raise FrameError("a new stream's key is a text")
-    return Opening(str(wanted), _owner_from_wire(message.get("owner")), takeover, header)
+    if known.__class__ is not list or not all(map(_is_text, known)):
+        raise FrameError("the types that an opener knows are a list of short texts")
+    return Opening(str(wanted), _owner_from_wire(message.get("owner")), takeover, header, frozenset(known))
 
 
 def _owner_from_wire(owner: Any) -> dict[str, Any]:

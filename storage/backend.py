@@ -92,8 +92,13 @@ class BackendReader(Protocol):
         """Give what is known of a stream. Raises NotFound, Ambiguous."""
         ...
 
-    def read(self, id: str, *, start: int = 0, stop: int | None = None, limit: int = 1000) -> Page:
-        """Read events `start` to `stop` (without it), `limit` at most. Raises NotFound, ValueError."""
+    def read(
+        self, id: str, *, start: int = 0, stop: int | None = None, limit: int = 1000, size_max: int | None = None
+    ) -> Page:
+        """Read events `start` to `stop` (without it), `limit` at most, until their lines have `size_max` bytes.
+
+        Raises NotFound, ValueError.
+        """
         ...
 
     def read_last(self, id: str, last: int) -> Page:

@@ -165,7 +165,10 @@ class InvalidLine(StorageError):
 
 
 class InvalidValue(StorageError):
-    """A value that JSON can't hold exactly. `event` is its number in the call, `path` a JSON path into its data."""
+    """A value that JSON can't hold exactly, or that an event of its type can't have.
+
+    `event` is its number in the call, and that of a stored event in its log; `path` is a JSON path into its data.
+    """
 
     def __init__(self, event: int, type: str, path: str, why: str) -> None:
         super().__init__(event, type, path, why)

@@ -151,6 +151,25 @@ def resolve(index: Index, snapshot: Transaction, wanted: str) -> str:
     return living[0]
 
 
+class _Filling:
+    """A page while it is read: at most `limit` events, and none behind the one with which lines have `size` bytes."""
+
+    __slots__ = ("limit", "page", "size")
+
+    def __init__(self, page: Page, limit: int, size: int) -> None:
+        self.page = page
+        self.limit = limit
+        self.size = size
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.page.events) >= self.limit or self.size <= 0
+
+    def add(self, stored: StoredEvent) -> None:
+        self.page.events.append(stored)
+        self.size -= len(stored.line)
+
+
 class Reader:
     """Reads one store. Make one with `open_reader`; for one thread at a time; close it."""
 
@@ -179,25 +198,27 @@ class Reader:
         assert row is not None
         return row
 
-    def read(self, id: str, *, start: int = 0, stop: int | None = None, limit: int = 1000) -> Page:
+    def read(
+        self, id: str, *, start: int = 0, stop: int | None = None, limit: int = 1000, size_max: int | None = None
+    ) -> Page:
         """Read events `start` to `stop` (without it), `limit` at most; what can't be read stands in `missing`.
 
-        A fork's first events are its parent's, under the parent's id. A deleted beginning isn't given. Bounds beyond
-        the end give fewer events or none; each answer tells the head. Raises NotFound for an unknown id, ValueError
-        for a bound that is negative or no whole number.
+        Ends behind the event with which the lines have `size_max` bytes. A fork's first events are its parent's, under
+        the parent's id. A deleted beginning isn't given. Bounds beyond the end give fewer events or none; each answer
+        tells the head. Raises NotFound for an unknown id, ValueError for a bound that is negative or no whole number.
         """
-        check_bounds(start, stop, limit)
+        check_bounds(start, stop, limit, size_max)
         head, summary = self._head(id)
-        page = Page([], head, [])
+        filling = _Filling(Page([], head, []), limit, sys.maxsize if size_max is None else size_max)
         end = head if stop is None else min(stop, head)
-        self._read_into(page, id, summary, max(start, summary.get("deleted_to") or 0), end, limit)
-        return page
+        self._read_into(filling, id, summary, max(start, summary.get("deleted_to") or 0), end)
+        return filling.page
 
-    def _read_into(self, page: Page, id: str, summary: Summary, start: int, end: int, limit: int) -> None:
+    def _read_into(self, filling: _Filling, id: str, summary: Summary, start: int, end: int) -> None:
         """Read into a page, first from the streams that this one was forked from."""
         for stream, place, stop in self._parts(id, summary, start, end):
-            while place < stop and len(page.events) < limit:
-                place = self._read_chunk(stream, place, stop, limit, page)
+            while place < stop and not filling.is_full:
+                place = self._read_chunk(stream, place, stop, filling)
 
     def _parts(self, id: str, summary: Summary, start: int, end: int) -> list[tuple[str, int, int]]:
         """Say which stream has which of a fork's events, in order; there may be any number of forks of forks."""
@@ -223,9 +244,10 @@ class Reader:
                 raise NotFound(id)
             return state.head, self._index.summary(snapshot, id)
 
-    def _read_chunk(self, id: str, start: int, end: int, limit: int, page: Page) -> int:
-        """Read some extents from one snapshot; give where to go on."""
-        wanted = min(end, start + limit - len(page.events))
+    def _read_chunk(self, id: str, start: int, end: int, filling: _Filling) -> int:
+        """Read some extents from one snapshot; give where to go on, unless the page is full."""
+        page = filling.page
+        wanted = min(end, start + filling.limit - len(page.events))
         extents = self._extents(id, start, wanted)
         place = start
         for extent, content in zip(extents, self._runs.contents(extents), strict=True):
@@ -240,7 +262,9 @@ class Reader:
             else:
                 for seq in range(place, stop):
                     index = seq - extent.first
-                    page.events.append(StoredEvent(extent.position + index, id, seq, lines[index]))
+                    filling.add(StoredEvent(extent.position + index, id, seq, lines[index]))
+                    if filling.is_full:
+                        return seq + 1
             place = stop
         if not extents:
             page.missing.append(Gap(start, wanted - start, "they were lost by damage", "", 0))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         CallRepeated,
         Conflict,
         Corrupt,
+        CriticalTypes,
         Exists,
         Failed,
         Fenced,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
         VersionMismatch,
         WrongKind,
     )
-    from turnkeeper.actors.records import Event, EventPage, Interrupted, SessionInfo
+    from turnkeeper.actors.records import Event, EventPage, Interrupted, SessionInfo, Snapshot
     from turnkeeper.actors.runtime import Runtime, open_runtime
     from turnkeeper.actors.session import Session
     from turnkeeper.actors.turns import ToolCall
@@ -60,6 +61,7 @@ __all__ = [
     "CallRepeated",
     "Conflict",
     "Corrupt",
+    "CriticalTypes",
     "Event",
     "EventPage",
     "Exists",
@@ -77,6 +79,7 @@ __all__ = [
     "SessionBusy",
     "SessionClosed",
     "SessionInfo",
+    "Snapshot",
     "StoreFull",
     "StoreMissing",
     "StoreRefused",
@@ -99,6 +102,7 @@ if not TYPE_CHECKING:
         "CallRepeated": "turnkeeper.actors.errors",
         "Conflict": "turnkeeper.actors.errors",
         "Corrupt": "turnkeeper.actors.errors",
+        "CriticalTypes": "turnkeeper.actors.errors",
         "Exists": "turnkeeper.actors.errors",
         "Failed": "turnkeeper.actors.errors",
         "Fenced": "turnkeeper.actors.errors",
@@ -122,6 +126,7 @@ if not TYPE_CHECKING:
         "EventPage": "turnkeeper.actors.records",
         "Interrupted": "turnkeeper.actors.records",
         "SessionInfo": "turnkeeper.actors.records",
+        "Snapshot": "turnkeeper.actors.records",
         "Runtime": "turnkeeper.actors.runtime",
         "open_runtime": "turnkeeper.actors.runtime",
         "Session": "turnkeeper.actors.session",

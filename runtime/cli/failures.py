@@ -27,6 +27,7 @@ EXIT_CODES: Final = {
     "fenced": 1,
     "too_large": 1,
     "invalid_value": 1,
+    "critical_types": 1,
     "usage": 2,
     "invalid_line": 2,
     "not_found": 3,
@@ -60,6 +61,7 @@ _KINDS: Final[dict[type[StorageError], str]] = {
     errors.Fenced: "fenced",
     errors.TooLarge: "too_large",
     errors.InvalidValue: "invalid_value",
+    errors.CriticalTypes: "critical_types",
     errors.Corrupt: "damaged",
     errors.StoreFull: "store_full",
 }

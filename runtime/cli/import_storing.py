@@ -12,11 +12,20 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from operator import methodcaller
-from typing import Any, Final
+from typing import Any
 
 import anyio.lowlevel
 
-from turnkeeper.actors.errors import BlobMissing, Corrupt, InvalidValue, NotFound, SessionBusy, TooLarge, TurnOpen
+from turnkeeper.actors.core_types import IMPORT_KEY
+from turnkeeper.actors.errors import (
+    BlobMissing,
+    Corrupt,
+    InvalidValue,
+    NotFound,
+    SessionBusy,
+    TooLarge,
+    TurnOpen,
+)
 from turnkeeper.actors.folding import TOOL_FINISHED, TURN_END, TURN_START
 from turnkeeper.actors.importing import ImportedEvent, ImportedSession, ImportReport, SessionHeader
 from turnkeeper.actors.importing.prints import fingerprint
@@ -25,9 +34,6 @@ from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.session import Session
 
 from .store_view import look_at
-
-IMPORT_KEY: Final = "import_key"
-"""The member of an imported event's data that names its record, the same at every import."""
 
 KEY_BYTES = 1024
 """Room for that member in an event's line."""

@@ -59,6 +59,29 @@ class ReadClauses:
                     raised(ValueError, lambda name=name, wrong=wrong: reader.read("a", **{name: wrong}))  # type: ignore[misc]
                 raised(ValueError, lambda wrong=wrong: reader.read_last("a", wrong))  # type: ignore[misc]
 
+    def test_b2_a_read_ends_where_its_lines_have_the_size_that_was_asked_for(self, store: StoreInContract) -> None:
+        """With the event that reaches it, wherever its run ends; at least one event, and all where there are fewer."""
+        backend = store.open()
+        appended(backend, creation("a", events("a", 0, 4)))
+        appended(backend, Append("a", 1, 4, events("a", 4, 4)))
+        appended(backend, Append("f", 1, 6, events("f", 6, 3), {"parent": "a", "parent_seq": 6}, create=True))
+        size = len(event("a", 0)) - 1
+        cases: list[tuple[dict[str, int], Sequence[int]]] = [
+            ({"size_max": 1}, [0]),
+            ({"size_max": size}, [0]),
+            ({"size_max": size + 1}, [0, 1]),
+            ({"start": 3, "size_max": 2 * size}, [3, 4]),
+            ({"start": 3, "size_max": 3 * size, "limit": 2}, [3, 4]),
+            ({"start": 7, "size_max": 9 * size}, [7]),
+            ({"size_max": 0}, []),
+        ]
+        for bounds, expected in cases:
+            assert [stored.seq for stored in page(store, "a", **bounds).events] == list(expected), bounds
+        for start, size_max, expected in [(4, size, [4]), (4, 3 * size, [4, 5, 6]), (4, 99 * size, [4, 5, 6, 7, 8])]:
+            assert [stored.seq for stored in page(store, "f", start=start, size_max=size_max).events] == expected
+        with reading(store) as reader:
+            raised(ValueError, lambda: reader.read("a", size_max=-1))
+
     def test_b3_an_unknown_stream_is_not_found_and_stays_unknown(self, store: StoreInContract) -> None:
         """Reading and looking up make nothing, whatever was asked for."""
         backend = store.open()

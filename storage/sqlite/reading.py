@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import sys
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 
 from ..errors import Failed
 from ..findings import Finding
@@ -62,24 +63,33 @@ class SqliteReader:
         with self._looking() as database:
             return streams.resolve(database, wanted).as_row()
 
-    def read(self, id: str, *, start: int = 0, stop: int | None = None, limit: int = 1000) -> Page:
+    def read(
+        self, id: str, *, start: int = 0, stop: int | None = None, limit: int = 1000, size_max: int | None = None
+    ) -> Page:
         """Read events `start` to `stop` (without it), `limit` at most; what can't be read stands in `missing`.
 
-        A fork's first events are its parent's, under the parent's id. A deleted beginning isn't given. Raises NotFound
-        for an unknown id, ValueError for a bound that is negative or no whole number.
+        Ends behind the event with which the lines have `size_max` bytes. A fork's first events are its parent's, under
+        the parent's id. A deleted beginning isn't given. Raises NotFound for an unknown id, ValueError for a bound that
+        is negative or no whole number.
         """
-        check_bounds(start, stop, limit)
+        check_bounds(start, stop, limit, size_max)
+        left = sys.maxsize if size_max is None else size_max
         with self._looking() as database:
             stream = streams.get(database, id)
             page = Page([], stream.head, [])
             due = max(start, stream.summary.get("deleted_to", 0))
             end = stream.head if stop is None else min(stop, stream.head)
             end = min(end, due + limit)
-            for event in _events(database, stream, due, end):
-                _note_gap(page, due, event.seq)
-                page.events.append(event)
-                due = event.seq + 1
-            _note_gap(page, due, end)
+            with closing(_events(database, stream, due, end)) as found:
+                for event in found:
+                    if left <= 0:
+                        return page
+                    _note_gap(page, due, event.seq)
+                    page.events.append(event)
+                    left -= len(event.line)
+                    due = event.seq + 1
+            if left > 0:
+                _note_gap(page, due, end)
         return page
 
     def read_last(self, id: str, last: int) -> Page:
@@ -145,7 +155,7 @@ class SqliteReader:
         self._database.close()
 
 
-def _events(database: sqlite3.Connection, stream: Stream, start: int, end: int) -> Iterator[StoredEvent]:
+def _events(database: sqlite3.Connection, stream: Stream, start: int, end: int) -> Generator[StoredEvent]:
     """Yield a stream's events, first those of the streams that it was forked from."""
     places = [(stream.id, end)]
     firsts = [stream.summary.get("parent_seq", 0)]
@@ -159,7 +169,8 @@ def _events(database: sqlite3.Connection, stream: Stream, start: int, end: int) 
             "SELECT position, stream, seq, line FROM events WHERE stream = ? AND seq >= ? AND seq < ? ORDER BY seq",
             (id, max(start, first), stop),
         )
-        yield from map(StoredEvent._make, found.fetchall())
+        with closing(found):
+            yield from map(StoredEvent._make, found)
 
 
 def _changed() -> Failed:

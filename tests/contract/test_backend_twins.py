@@ -138,7 +138,7 @@ def comparable(answer: Result) -> Any:
 def observed(reader: BackendReader) -> dict[str, Any]:
     """Look at everything that a reader can see."""
     rows = reader.rows(100, include_deleted=True)
-    bounds: list[dict[str, int]] = [{}, {"start": 2}, {"stop": 3}, {"start": 1, "limit": 2}]
+    bounds: list[dict[str, int]] = [{}, {"start": 2}, {"stop": 3}, {"start": 1, "limit": 2}, {"size_max": 100}]
     return {
         "rows": rows,
         "listed": [row.id for row in reader.rows(100)],

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from turnkeeper.runtime.cli.import_storing import IMPORT_KEY
+from turnkeeper.actors.core_types import IMPORT_KEY
 
 from ..command_line import DEADLINE_SECONDS, CommandLine, event_line
 from ..serving import eventually

@@ -123,7 +123,10 @@ def test_append_takes_a_file_and_many_lines(cli: CommandLine, tmp_path: Path) ->
         ('{"type": "a/b", "data": {"x": 1, "x": 2}}', "the member 'x' stands twice"),
         ('{"type": "a/b", "data": {"x": ' + "[" * 600 + "]" * 600 + "}}", "nested over 512 levels deep"),
         ('{"type": "a/b", "data": {"x": ' + "[" * 90_000 + "]" * 90_000 + "}}", "nested too deeply"),
-        ('{"type": "' + "y" * 1024**2 + '", "data": {}}', "over the limit of 1,048,576"),
+        ('{"type": "' + "y" * 1024**2 + '", "data": {}}', "an event's type has 256 characters at most"),
+        ('{"type": "note", "data": {}}', "a type of your own is name/word"),
+        ('{"type": "turn/began", "data": {}}', "no such core type; with turn there is turn/start, turn/end;"),
+        ('{"type": "turn/end", "data": {"reason": "done"}}', "turn/end at $.reason: must be one of completed, error,"),
         (
             '{"type": "a/b", "data": {"x": {"blob": "' + "0" * 64 + '", "bytes": 1, "media_type": "a/b"}}}',
             "isn't in this store; put it again",
@@ -240,7 +243,7 @@ def test_follow_replays_and_goes_on(cli: CommandLine) -> None:
 def test_follow_takes_sessions_and_types(cli: CommandLine) -> None:
     """Only events of the named sessions and types are printed."""
     wanted, other = cli.new_session(), cli.new_session()
-    text = event_line("note/one") + event_line("step/one")
+    text = event_line("note/one") + event_line("memo/one")
     cli.succeed("session", "append", other, stdin=text)
     cli.succeed("session", "append", wanted, stdin=text)
     with cli.running("follow", wanted, "--type", "note/*", "--after", "0", "--json") as follower:

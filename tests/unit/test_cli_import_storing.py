@@ -6,11 +6,12 @@ from typing import Any, cast
 
 import pytest
 
+from turnkeeper.actors.core_types import IMPORT_KEY
 from turnkeeper.actors.errors import TooLarge
 from turnkeeper.actors.importing import ImportedEvent
 from turnkeeper.actors.records import Event, EventPage
 from turnkeeper.actors.session import Session
-from turnkeeper.runtime.cli.import_storing import IMPORT_KEY, StoredEvents, read_back
+from turnkeeper.runtime.cli.import_storing import StoredEvents, read_back
 
 
 def imported(type: str, key: str, otherwise: ImportedEvent | None = None, **data: Any) -> ImportedEvent:

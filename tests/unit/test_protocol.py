@@ -20,6 +20,7 @@ EVERY_ERROR = [
     errors.Conflict("a", 3, 1),
     errors.Conflict("a", 3, 0, "ci-17"),
     errors.Corrupt("a", "events of it were lost", "00000001.jsonl", 7, [(1, 2)]),
+    errors.CriticalTypes("a", ["acme/ledger", "acme/lease"]),
     errors.Exists("a", "key"),
     errors.Failed("batch 3 could not be written"),
     errors.Fenced("a", OWNER, 2),

@@ -101,11 +101,12 @@ class ClaudeCodeReader:
                 return
         calls: list[ImportedEvent] = []
         shown = []
+        aside = self._aside(value)
         for block in new:
-            started = list(self._call(block, at))
+            started = [event.with_more(aside) for event in self._call(block, at)]
             calls += started
             shown.append({"type": "tool_use", "id": block["id"]} if started else block)
-        named = {"message_id": id, "model": message.get("model"), "usage": usage}
+        named = {"message_id": id, "model": short(message.get("model")) or None, "usage": usage}
         data = message_of(shown) | {name: each for name, each in named.items() if each is not None and each != {}}
         yield ImportedEvent("assistant/message", data | self._extras(value, at.line), at.time_ms, key, at.line)
         yield from calls
@@ -127,9 +128,13 @@ class ClaudeCodeReader:
     def _is_sidechain(self, value: Json) -> bool:
         return value.get("isSidechain") is True and not self._is_child
 
+    def _aside(self, value: Json) -> Json:
+        """Return what marks an event as a sub-agent's, in the middle of another's session."""
+        return {"sidechain": True} if self._is_sidechain(value) else {}
+
     def _extras(self, value: Json, line: int) -> Json:
         """Return what goes beside the content of a record's first event."""
-        extras: Json = {"sidechain": True} if self._is_sidechain(value) else {}
+        extras = self._aside(value)
         if line in self._gaps:
             extras["gap"] = self._gaps[line]
         source = {name: each for name, each in value.items() if name not in ("type", "message")}

@@ -1,0 +1,69 @@
+"""The core types: the words that turnkeeper itself writes or goes by, and the shape of each one's data. Pure.
+
+Everything under a core prefix is turnkeeper's, so that a later version can add words without meeting a program's own.
+`task/` has no words yet that a program could append: tasks have streams of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Final, get_args
+
+from .folding import (
+    ASSISTANT_MESSAGE,
+    TOOL_FINISHED,
+    TOOL_LATE_RESULT,
+    TOOL_STARTED,
+    TURN_END,
+    TURN_START,
+    Effect,
+    Reason,
+)
+from .shapes import ANYTHING, COUNT, LIST, NAME, OBJECT, TEXT, ListOf, OneOf, OrNull, Shape
+
+STEP_START: Final = "step/start"
+STEP_END: Final = "step/end"
+USER_MESSAGE: Final = "user/message"
+ASSISTANT_CHUNK: Final = "assistant/chunk"
+SESSION_CREATED: Final = "session/created"
+SESSION_REPAIRED: Final = "session/repaired"
+SESSION_REWOUND: Final = "session/rewound"
+INBOX_MESSAGE: Final = "inbox/message"
+INBOX_ACCEPTED: Final = "inbox/accepted"
+SNAPSHOT: Final = "snapshot"
+
+IMPORT_KEY: Final = "import_key"
+"""Member of an imported event's data: which record it was made from, the same at every import."""
+
+CORE_PREFIXES: Final = frozenset(("turn", "step", "user", "assistant", "tool", "session", "task", "inbox", SNAPSHOT))
+
+_CALL: Final = Shape({"id": NAME, "name": TEXT}, {"arguments": ANYTHING})
+_RESULT: Final = Shape({"id": NAME}, {"output": ANYTHING, "error": OrNull(TEXT)})
+
+CORE_TYPES: Final[dict[str, Shape]] = {
+    TURN_START: Shape({}, {"turn": COUNT}),
+    TURN_END: Shape({"reason": OneOf(*get_args(Reason))}, {"turn": COUNT, "error": OBJECT}),
+    STEP_START: Shape({}, {"step": COUNT}),
+    STEP_END: Shape({}, {"step": COUNT}),
+    USER_MESSAGE: Shape({"text": TEXT}, {"content": LIST}),
+    ASSISTANT_MESSAGE: Shape(
+        {"text": TEXT},
+        {
+            "content": LIST,
+            "tool_calls": ListOf("a list of calls", _CALL),
+            "message_id": TEXT,
+            "model": TEXT,
+            "usage": OBJECT,
+        },
+    ),
+    ASSISTANT_CHUNK: Shape({"text": TEXT}, {"channel": TEXT}),
+    TOOL_STARTED: Shape({"id": NAME, "name": TEXT}, {"arguments": ANYTHING, "effect": OneOf(*get_args(Effect))}),
+    TOOL_FINISHED: _RESULT,
+    TOOL_LATE_RESULT: _RESULT,
+    SESSION_CREATED: Shape(),
+    SESSION_REPAIRED: Shape({"from": NAME, "first": COUNT, "head": COUNT, "missing": LIST, "events": COUNT}),
+    SESSION_REWOUND: Shape({"to": COUNT}, {"previous": OrNull(COUNT)}),
+    INBOX_MESSAGE: Shape({"type": NAME, "data": OBJECT}, {"sender": OrNull(TEXT)}),
+    INBOX_ACCEPTED: Shape({"inbox": COUNT}),
+    SNAPSHOT: Shape({"state": ANYTHING}),
+}
+"""Each core type and the shape of its data."""
