@@ -30,9 +30,9 @@ def scan_in_processes(requests: Sequence[ScanRequest], processes: int) -> Genera
     thread = Thread(target=scans.run, name="turnkeeper scans", daemon=True)
     thread.start()
     try:
-        for result in scans.results:
-            yield result.result()
-            scans.taken()
+        for place in range(len(requests)):
+            yield scans.result(place)
+            scans.taken(place)
     finally:
         scans.give_up()
         thread.join()
@@ -43,10 +43,10 @@ class _NotStarted(Exception):
 
 
 class _Scans:
-    """The scans of one thread; `results` become ready in order or out of it."""
+    """The scans of one thread, which become ready in order or out of it."""
 
     def __init__(self, requests: Sequence[ScanRequest], processes: int) -> None:
-        self.results: list[Future[FileScan | None]] = [Future() for _ in requests]
+        self._results: dict[int, Future[FileScan | None]] = {place: Future() for place in range(len(requests))}
         self._requests = requests
         self._processes = processes
         self._started: Future[trio.lowlevel.TrioToken] = Future()
@@ -55,8 +55,13 @@ class _Scans:
 
     # -- In the thread that takes the results
 
-    def taken(self) -> None:
-        """Let one more scan begin."""
+    def result(self, place: int) -> FileScan | None:
+        """Wait for the scan of the request at a place."""
+        return self._results[place].result()
+
+    def taken(self, place: int) -> None:
+        """Forget a scan, as all of a journal's together are large, and let one more begin."""
+        del self._results[place]
         self._tell(self._room.release)
 
     def give_up(self) -> None:
@@ -76,7 +81,7 @@ class _Scans:
         finally:
             if not self._started.done():
                 self._started.set_exception(_NotStarted())
-            for result in self.results:
+            for result in list(self._results.values()):
                 if not result.done():
                     result.set_result(None)
             _end_resource_tracker()
@@ -90,9 +95,9 @@ class _Scans:
                 trio_parallel.open_worker_context(init=gc.disable, grace_period=END_SECONDS) as workers,
                 trio.open_nursery() as nursery,
             ):
-                for request, result in zip(self._requests, self.results, strict=True):
+                for place, request in enumerate(self._requests):
                     await self._room.acquire()
-                    nursery.start_soon(partial(self._scan, workers, limiter, request, result))
+                    nursery.start_soon(partial(self._scan, workers, limiter, request, self._results[place]))
 
     async def _scan(
         self,

@@ -92,8 +92,9 @@ class JournalEnd:
 class JournalHop:
     """One walk over the headers, from where the index stops.
 
-        `witness` is a batch known to have been acknowledged. `stop` is the last batch to look at, in a journal that is
-    XX the files so that the last one can be gone on with.
+    `witness` is a batch known to have been acknowledged. `stop` is the last batch to look at, in a journal that is
+    being written. With `write` files are opened so that the last one can be gone on with. `inspect` is shown each batch
+    that is walked over, `inspect_scan` each scan that was taken instead. `scan` scans several files at a time.
     """
 
     def __init__(
