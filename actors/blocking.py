@@ -110,9 +110,40 @@ class BlockingRuntime:
         """Do as `Runtime.repair_session`; `progress` is called in the thread that runs the loop."""
         return self._loop.call(self._runtime.repair_session, id_or_key, progress)
 
-    def sessions(self, *, status: Status | None = None, limit: int = 20, **filters: str) -> list[SessionInfo]:
+    def sessions(
+        self, *, status: Status | None = None, limit: int = 20, after: SessionInfo | str | None = None, **filters: str
+    ) -> list[SessionInfo]:
         """Do as `Runtime.sessions`."""
-        return self._loop.call(self._runtime.sessions, status=status, limit=limit, **filters)
+        return self._loop.call(self._runtime.sessions, status=status, limit=limit, after=after, **filters)
+
+    def set_session(self, id: str, *, title: str | None = None, labels: Mapping[str, str | None] | None = None) -> None:
+        """Do as `Runtime.set_session`."""
+        self._loop.call(self._runtime.set_session, id, title=title, labels=labels)
+
+    def fork_session(
+        self,
+        id: str,
+        *,
+        at: int | None = None,
+        key: str | None = None,
+        title: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> BlockingSession:
+        """Do as `Runtime.fork_session`."""
+        make = partial(self._runtime.fork_session, id, at=at, key=key, title=title, labels=labels)
+        return BlockingSession(self._loop, self._loop.call(make))
+
+    def delete(self, id: str) -> None:
+        """Do as `Runtime.delete`."""
+        self._loop.call(self._runtime.delete, id)
+
+    def undelete(self, id: str) -> None:
+        """Do as `Runtime.undelete`."""
+        self._loop.call(self._runtime.undelete, id)
+
+    def stop_session(self, id: str) -> list[str]:
+        """Do as `Runtime.stop_session`."""
+        return self._loop.call(self._runtime.stop_session, id)
 
     def read(self, id: str, *, start: int = 0, last: int | None = None, limit: int = 1000) -> EventPage:
         """Do as `Runtime.read`."""
@@ -220,6 +251,14 @@ class BlockingSession:
     def set_parent(self, parent: str) -> None:
         """Do as `Session.set_parent`."""
         self._loop.call(self._session.set_parent, parent)
+
+    def set(self, *, title: str | None = None, labels: Mapping[str, str | None] | None = None) -> None:
+        """Do as `Session.set`."""
+        self._loop.call(self._session.set, title=title, labels=labels)
+
+    def fork(self, *, at: int | None = None) -> BlockingSession:
+        """Do as `Session.fork`."""
+        return BlockingSession(self._loop, self._loop.call(self._session.fork, at=at))
 
     def rewind(self, to: int) -> None:
         """Do as `Session.rewind`."""

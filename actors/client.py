@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -31,9 +31,12 @@ from .ids import new_token
 from .joining import Attachment, join
 from .link import Link, Request
 from .owned_stream import OwnedStream, copy_of
-from .protocol import OPEN, PATIENCE_SECONDS, STATISTICS, WATCH
+from .protocol import CHANGE, OPEN, PATIENCE_SECONDS, STATISTICS, WATCH
 from .reads import StoreReads
 from .vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from .session import Session
 
 RETRY_SECONDS_FIRST = 0.01
 RETRY_SECONDS_MAX = 2.0
@@ -60,6 +63,7 @@ class Client:
         self.link.blobs_named = self.blobs.forget
         # The loop's own class: asking anyio for the loop each time costs more than making the event.
         self.new_event: Callable[[], anyio.Event] = type(anyio.Event())
+        self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._path = path
         self._attachment = attachment
         self._store_id = attachment.hello.get("store")
@@ -154,6 +158,14 @@ class Client:
                 raise
             else:
                 return self.link.own_opened(request), reply
+
+    async def change(self, wanted: str, **change: Any) -> tuple[str, int]:
+        """Ask the writer to change what anybody may change of a session; give its id and head. Durable when it returns.
+
+        Raises NotFound, Ambiguous, WrongKind, SessionBusy, TooLarge, or that the store can't be reached.
+        """
+        reply = await self.answered(self.link.ask({"op": CHANGE, "wanted": wanted, **change}, for_caller=True))
+        return reply["stream"], reply["head"]
 
     async def answered(self, request: Request) -> dict[str, Any]:
         """Wait for the answer to a request and return it, or raise the error that it is."""

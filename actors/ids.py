@@ -17,13 +17,21 @@ from turnkeeper.storage.limits import ID_PATTERN
 if TYPE_CHECKING:
     from coolname import RandomGenerator
 
+INBOX_PREFIX = "inbox-"
+"""With this before it, a session's id is its inbox's."""
+
 
 def new_session_id() -> str:
     """Make an id that is very likely new."""
     while True:
         id = f"{_words().generate_slug(2)}-{secrets.token_hex(2)}"
-        if ID_PATTERN.match(id):
+        if ID_PATTERN.match(inbox_id(id)):
             return id
+
+
+def inbox_id(session: str) -> str:
+    """Give the id of a session's inbox."""
+    return f"{INBOX_PREFIX}{session}"
 
 
 def new_token() -> str:

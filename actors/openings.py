@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from turnkeeper.storage.backend import Backend
-from turnkeeper.storage.errors import Ambiguous, Corrupt, Exists, NotFound, SessionBusy, StorageError
+from turnkeeper.storage.errors import Ambiguous, Corrupt, Deleted, Exists, NotFound, SessionBusy, StorageError
 from turnkeeper.storage.requests import Grant, StreamRow
 
 from .errors import CriticalTypes
@@ -43,7 +43,7 @@ class Openings:
                 if not self._is_own(opening, row):
                     return Exists(row.id)
                 if row.epoch == 1:
-                    return new_stream(row.id)  # its first run is stored, which its owner hasn't heard of
+                    return new_stream(opening.header)  # its first run is stored, which its owner hasn't heard of
         else:
             try:
                 row = self._backend.row(self._backend.resolve(opening.wanted))
@@ -58,9 +58,14 @@ class Openings:
         return Grant(row.id, opening.owner, opening.takeover)
 
     def _named(self, name: str) -> StreamRow | None:
-        """Return the stream with this id or key; where a new one may be made, a beginning of an id names nothing."""
+        """Return the stream with this id or key, deleted or not.
+
+        Where a new one may be made, a beginning of an id names nothing.
+        """
         try:
             row = self._backend.row(self._backend.resolve(name))
+        except Deleted as error:
+            row = self._backend.row(error.wanted)
         except (NotFound, Ambiguous):
             return None
         return row if name in (row.id, row.summary.get("key")) else None
@@ -80,9 +85,12 @@ class Openings:
             taken = None if name is None else self._named(name)
             if taken is not None:
                 return Exists(taken.id, what)
-        return self.reservations.reserve(id, key, owner, holder) or new_stream(id)
+        return self.reservations.reserve(id, key, owner, holder) or new_stream(header)
 
 
-def new_stream(id: str) -> Answer:
-    """Make the answer for a stream of which nothing is stored, or nothing that its owner knows of."""
-    return {"stream": id, "epoch": 1, "head": 0, "summary": {}, "new": True}
+def new_stream(header: Mapping[str, Any]) -> Answer:
+    """Make the answer for a stream of which nothing is stored, or nothing that its owner knows of.
+
+    A fork's own events begin behind those that it has of its parent.
+    """
+    return {"stream": header["id"], "epoch": 1, "head": header.get("parent_seq") or 0, "summary": {}, "new": True}

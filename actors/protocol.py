@@ -55,6 +55,7 @@ SERVING: Final = "serving"
 PROGRESS: Final = "progress"
 
 OPEN, RELEASE, WATCH, STATISTICS = "open", "release", "watch", "statistics"
+CHANGE: Final = "change"
 
 _CLASSES: Final[dict[str, type[StorageError]]] = {
     each.__name__: each

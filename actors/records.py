@@ -76,7 +76,8 @@ class SessionInfo:
 
     `status` is derived: `active` has a living owner, `crashed` one that is gone without closing, `closed` none.
     `events` is how many there are, `position` the last one's, `created` and `last_active` are in milliseconds,
-    `origin` says where an imported one came from.
+    `origin` says where an imported one came from. `cwd` is as it was spelled, `cwd_real` where that led, if elsewhere.
+    A fork has the first `parent_seq` events of its `parent`; any other child has None there.
     """
 
     id: str
@@ -84,7 +85,9 @@ class SessionInfo:
     kind: str
     title: str
     cwd: str | None
+    cwd_real: str | None
     parent: str | None
+    parent_seq: int | None
     origin: dict[str, Any] | None
     agent: str | None
     labels: dict[str, str]
@@ -109,7 +112,9 @@ class SessionInfo:
             kind=summary.get("kind", ""),
             title=summary.get("title") or "",
             cwd=summary.get("cwd"),
+            cwd_real=summary.get("cwd_real"),
             parent=summary.get("parent"),
+            parent_seq=summary.get("parent_seq"),
             origin=summary.get("origin"),
             agent=summary.get("agent"),
             labels=dict(summary.get("labels") or {}),

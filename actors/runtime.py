@@ -8,9 +8,7 @@ writer.
 from __future__ import annotations
 
 import sys
-import time
 import warnings
-import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -22,10 +20,7 @@ import anyio
 
 from turnkeeper.runtime.actors import ActorRef, spawn_in_loop, without_interrupts
 from turnkeeper.runtime.errors import register_error
-from turnkeeper.storage.backend import BackendReader
-from turnkeeper.storage.errors import Exists, Failed, TooLarge
-from turnkeeper.storage.exact_json import encode_data
-from turnkeeper.storage.limits import PATCH_BYTES_MAX
+from turnkeeper.storage.errors import Failed
 from turnkeeper.storage.store import Durability
 
 from . import errors
@@ -34,7 +29,8 @@ from .blob_references import as_content, check_media_type, digest_referred_to, r
 from .client import Client
 from .folding import TurnState
 from .following import Following
-from .ids import new_session_id
+from .forking import fork
+from .listing import Filters, list_sessions
 from .logs import StoredLog
 from .messages import Messages
 from .places import make_parents_of_default, store_place
@@ -42,21 +38,15 @@ from .records import Event, EventPage, SessionInfo, Status
 from .repairing import Progress, Repair, repair
 from .seeding import sow
 from .session import END_SECONDS_MAX, Session
-from .session_opening import open_session
+from .session_header import check_changes, new_header, other_spelling
+from .session_opening import open_session, reserve
+from .stopping import stop
 from .turns import ToolCall, Turn, note_or_raise
 from .vocabulary import Check, Upgrade
 from .walking import Events, Walking
 
-HEADER_BYTES_MAX = PATCH_BYTES_MAX - 1024
-"""A session's header as its creator gives it; what is left of a patch is for owner and first turn."""
-
 GOODBYE_SECONDS_MIN = 0.5
 """How long leaving waits for the node's end, even if storing the sessions' ends took all the time there was."""
-
-ROWS_A_LOOK = 256
-"""How many sessions one look into the list takes while it searches for those that a filter lets pass."""
-
-_SUMMARY_FILTERS = ("key", "kind", "cwd", "title", "parent", "origin", "agent")
 
 
 class Runtime:
@@ -65,7 +55,6 @@ class Runtime:
     def __init__(self, client: Client, actors: Background) -> None:
         self._client = client
         self._actors = actors
-        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._refs: list[ActorRef] = []
         self._is_closed = False
 
@@ -93,9 +82,10 @@ class Runtime:
             NotFound, Ambiguous: There is no such parent.
         """
         seeds = list(seed)
-        session = await self._create(
+        header = new_header(
             key=key,
             cwd=cwd,
+            cwd_real=await other_spelling(cwd),
             title=title,
             labels=dict(labels or {}),
             parent=None if parent is None else await self._resolve(parent),
@@ -104,6 +94,7 @@ class Runtime:
             agent=agent,
             seed=len(seeds),
         )
+        session = await reserve(self._client, header, TurnState())
         try:
             await sow(session, seeds)
             session.close_turn("interrupted")
@@ -125,10 +116,10 @@ class Runtime:
             NotFound: Nothing answers to it. Ambiguous: Several ids begin so.
             Corrupt: Events of it are damaged; `read` gives the rest.
         """
-        header = _header(key=id_or_key) if create else None
+        header = new_header(key=id_or_key) if create else None
         stream, reply = await self._client.open_stream(id_or_key, create=header, takeover=takeover)
         summary = header if header is not None and reply["new"] else reply["summary"]
-        return self._keep(await open_session(self._client, stream, summary))
+        return await open_session(self._client, stream, summary)
 
     async def repair_session(self, id_or_key: str, progress: Progress | None = None) -> Repair:
         """Copy what can be read of a damaged session into a new one, durably; the damaged one stays as it is.
@@ -144,22 +135,96 @@ class Runtime:
         self.check()
         return await repair(self._client, id_or_key, progress)
 
-    async def sessions(self, *, status: Status | None = None, limit: int = 20, **filters: str) -> list[SessionInfo]:
+    async def sessions(
+        self, *, status: Status | None = None, limit: int = 20, after: SessionInfo | str | None = None, **filters: str
+    ) -> list[SessionInfo]:
         """List sessions, the most recently active first, at most `limit`. Those without events aren't listed.
 
-        Each further keyword has to fit: `key`, `kind`, `cwd`, `title`, `parent`, `origin`, `agent`, or a label's name.
+        `after` goes on behind a row of an earlier list, which may be given by its session's id; a session that became
+        active meanwhile has moved to the front, and isn't given again. Each further keyword has to fit: `key`, `title`,
+        `parent`, `agent`, or a label's name; `cwd` does where either the spelling or the real directory is the same.
+
+        Raises:
+            NotFound, Ambiguous: `after` names no session.
         """
         self.check()
-        found: list[SessionInfo] = []
-        before: tuple[int, str] | None = None
-        while len(found) < limit:
-            look = partial(_look, before=before)
-            rows = await self._client.reads.call(look)
-            found += [each for each in rows if _fits(each, status, filters)]
-            if len(rows) < ROWS_A_LOOK:
-                break
-            before = (rows[-1].position, rows[-1].id)
-        return found[:limit]
+        return await list_sessions(self._client.reads, Filters.of(status, filters), after, limit)
+
+    async def set_session(
+        self, id: str, *, title: str | None = None, labels: Mapping[str, str | None] | None = None
+    ) -> None:
+        """Give a session another title, and set some labels or, by None, remove them; whoever owns it. Durable.
+
+        Labels that aren't named stay as they are, also those that somebody else sets at the same time.
+
+        Raises:
+            NotFound, Ambiguous: There is no such session, or none with events. WrongKind: The id is another thing's.
+            InvalidValue, TooLarge: Such a title or label can't be.
+        """
+        self.check()
+        changes = dict(labels or {})
+        check_changes(title, changes)
+        await self._client.change(id, title=title, labels=changes)
+
+    async def fork_session(
+        self,
+        id: str,
+        *,
+        at: int | None = None,
+        key: str | None = None,
+        title: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Session:
+        """Make a session that begins with the first `at` events of another, whoever owns that; durable when it returns.
+
+        Nothing is copied: reads walk into the parent, and deleting that takes nothing from the fork. Without `at` it is
+        all that is durable. A turn that was open at that place, and ended later, is closed in the fork as interrupted.
+        Directory, agent, title and labels are the parent's, if nothing else is said; of its inbox nothing comes along.
+
+        Raises:
+            InvalidFork: It has fewer events, or is in a turn at that place.
+            NotFound, Ambiguous: There is no such session. WrongKind: The id is another thing's.
+            Exists: The key names another session. SessionBusy: The key is being taken by a living owner.
+            CriticalTypes: It holds events that only a program which registers their types may add to.
+            Corrupt: Events of that part are damaged.
+        """
+        self.check()
+        words = {"title": title, "labels": None if labels is None else dict(labels)}
+        said = {name: value for name, value in words.items() if value is not None}
+        return await fork(self._client, id, at, {"key": key, **said})
+
+    async def delete(self, id: str) -> None:
+        """Delete a session and its inbox: it isn't listed, and can't be opened, sent to or forked. Durable.
+
+        Nothing is destroyed: `undelete` brings it back, its forks keep what they have of it, and its key stays taken.
+        Deleting it twice is nothing.
+
+        Raises:
+            SessionBusy: A living owner has it. NotFound, Ambiguous: There is no such session.
+        """
+        self.check()
+        await self._client.change(id, deleted=True)
+
+    async def undelete(self, id: str) -> None:
+        """Bring a deleted session back as it was; by its id, its key or a beginning of its id. Durable.
+
+        Raises NotFound, Ambiguous.
+        """
+        self.check()
+        await self._client.change(id, deleted=False)
+
+    async def stop_session(self, id: str) -> list[str]:
+        """End the work on a session, on its children and theirs; give the ids of those that somebody owned.
+
+        Their owners are fenced, open turns end as aborted, and all of them can be opened again. Cancelled, some have
+        been stopped.
+
+        Raises:
+            NotFound, Ambiguous: There is no such session. WrongKind: The id is another thing's.
+            Corrupt: One of them is damaged and can't be taken; all others were stopped.
+        """
+        self.check()
+        return await stop(self._client, id)
 
     async def read(self, id: str, *, start: int = 0, last: int | None = None, limit: int = 1000) -> EventPage:
         """Read durable events from number `start` on, at most `limit`, or the `last` ones; needs no ownership.
@@ -276,26 +341,6 @@ class Runtime:
         self._refs.append(ref)
         return ref
 
-    # -- Making sessions
-
-    async def _create(self, **given: Any) -> Session:
-        while True:
-            header = _header(**given)
-            try:
-                stream, reply = await self._client.open_stream(header["id"], create=header)
-            except Exists as error:
-                if error.what == "key":
-                    raise
-                continue
-            if reply["new"]:
-                return self._keep(Session(self._client, stream, key=header.get("key"), state=TurnState()))
-            # The id is taken, by one without a living owner: give it back, and take another.
-            self._client.link.release(stream)
-
-    def _keep(self, session: Session) -> Session:
-        self._sessions.add(session)
-        return session
-
     async def _resolve(self, wanted: str) -> str:
         """Give the id that is meant, also of a session that is open here and has no events yet."""
         if any(stream.id == wanted for stream in self._client.link.streams):
@@ -312,7 +357,7 @@ class Runtime:
         await _collect(failures, self._actors.aclose)
         deadline = anyio.current_time() + END_SECONDS_MAX
         with anyio.CancelScope(deadline=deadline):
-            await _all(failures, [session.aclose for session in list(self._sessions)])
+            await _all(failures, [session.aclose for session in list(self._client.sessions)])
             await _collect(failures, self._client.release_all)
         unstored = sum(stream.head - stream.acknowledged for stream in self._client.link.streams)
         if unstored:
@@ -412,31 +457,6 @@ async def _collect(failures: list[Exception], ending: Callable[[], Awaitable[obj
         await ending()
     except Exception as failure:
         failures.append(failure)
-
-
-def _header(**given: Any) -> dict[str, Any]:
-    """Make a new session's header of what is given."""
-    header: dict[str, Any] = {"id": new_session_id(), "kind": "session", "created": time.time_ns() // 1_000_000}
-    header |= {name: value for name, value in given.items() if value}
-    size = len(encode_data("session's header", header))
-    if size > HEADER_BYTES_MAX:
-        raise TooLarge("a session's header (key, cwd, title, labels …)", size, HEADER_BYTES_MAX)
-    return header
-
-
-def _look(reader: BackendReader, before: tuple[int, str] | None) -> list[SessionInfo]:
-    return [SessionInfo.from_row(row) for row in reader.rows(ROWS_A_LOOK, before)]
-
-
-def _fits(found: SessionInfo, status: Status | None, filters: Mapping[str, str]) -> bool:
-    if status is not None and found.status != status:
-        return False
-    if "kind" not in filters and found.kind != "session":
-        return False
-    return all(
-        (getattr(found, name) if name in _SUMMARY_FILTERS else found.labels.get(name)) == value
-        for name, value in filters.items()
-    )
 
 
 for _name in errors.__all__:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import anyio
 
-from turnkeeper.storage.errors import Failed, TooLarge
+from turnkeeper.storage.errors import Failed, InvalidFork, TooLarge
 from turnkeeper.storage.exact_json import decode_event, encode_data, encode_event
 from turnkeeper.storage.limits import LINE_BYTES_MAX, PATCH_BYTES_MAX
 
@@ -51,6 +51,7 @@ from .owned_stream import OwnedStream, copy_of
 from .prefixes import state_at
 from .records import Event, EventPage, Interrupted, Snapshot
 from .rewinds import Rewind
+from .session_header import check_changes, check_header
 from .snapshots import last_snapshot
 from .turns import ToolCall, Turn, note_or_raise
 from .vocabulary import Word
@@ -98,6 +99,7 @@ class Session:
         self._words = client.vocabulary.words
         self._order = anyio.Lock()
         self._is_closed = False
+        client.sessions.add(self)
 
     @property
     def head(self) -> int:
@@ -246,13 +248,55 @@ class Session:
         with self._state.finishing(self.id, id):
             await self.append(TOOL_FINISHED if id in self._state.calls else TOOL_LATE_RESULT, result)
 
+    async def set(self, *, title: str | None = None, labels: Mapping[str, str | None] | None = None) -> None:
+        """Give the session another title, and set some labels or, by None, remove them; see `set_session`.
+
+        Durable when it returns; in a session without events, with its first one.
+        """
+        stream, changes = self._stream, dict(labels or {})
+        stream.take_failure()
+        check_changes(title, changes)
+        if stream.reservation is not None and not stream.is_settled:
+            await self.flush()
+        if stream.reservation is None:
+            await self._client.change(self.id, title=title, labels=changes)
+            return
+        header = stream.reservation["create"]
+        kept = {name: value for name, value in {**header.get("labels", {}), **changes}.items() if value is not None}
+        words = {"title": header.get("title", "") if title is None else title, "labels": kept}
+        check_header({**header, **words})
+        stream.patch({name: value or None for name, value in words.items()})
+
     async def set_parent(self, parent: str) -> None:
-        """Say which session, by its id, this one belongs to; durable when it returns. Raises as `flush` does."""
+        """Say which session, by its id, this one belongs to; durable when it returns. Raises as `flush` does.
+
+        Raises ValueError for a fork, which has its beginning of the parent that it has.
+        """
         stream = self._stream
+        stream.check_owned()
+        if stream.reservation is not None:
+            known = stream.reservation["create"]
+        else:
+            known = (await self._client.reads.call(lambda reader: reader.row(self.id))).summary
+        if known.get("parent_seq") is not None:
+            raise ValueError(f"{self.id} is a fork of {known['parent']}, and stays one")
         stream.check_owned()
         stream.patch({"parent": parent})
         self._client.link.request_flush(stream)
         await self._wait_until(lambda: stream.is_settled)
+
+    async def fork(self, *, at: int | None = None) -> Session:
+        """Make a session that begins with the first `at` events of this one, all of them without it.
+
+        See `Runtime.fork_session`. What was appended here is flushed first; what comes later is not the fork's. Raises
+        as that, and as `flush`.
+        """
+        from .forking import fork
+
+        await self.flush()
+        if self._stream.reservation is not None:
+            raise InvalidFork(self.id, at or 0, "it has no events yet")
+        return await fork(self._client, self.id, at, {})
 
     async def rewind(self, to: int) -> None:
         """Go on as if the session had only its first `to` events; durable when it returns.

@@ -12,7 +12,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .folding import TurnState
+from turnkeeper.storage.errors import Exists
+
+from .folding import Reason, TurnState
+from .ids import new_session_id
 from .log_summary import LogSummary
 from .looking import fold_open_turn
 from .owned_stream import OwnedStream
@@ -23,10 +26,33 @@ if TYPE_CHECKING:
     from .client import Client
 
 
-async def open_session(client: Client, stream: OwnedStream, summary: Mapping[str, Any]) -> Session:
+async def reserve(client: Client, header: Mapping[str, Any], state: TurnState) -> Session:
+    """Make the session of a new stream, reserved for the header, under another id if the header's is taken.
+
+    `state` is what a fork has of its parent. Raises Exists or SessionBusy for a key that is taken.
+    """
+    while True:
+        try:
+            stream, reply = await client.open_stream(header["id"], create=dict(header))
+        except Exists as error:
+            if error.what == "key":
+                raise
+        else:
+            if reply["new"]:
+                log = LogSummary.from_summary(header)
+                return Session(client, stream, key=header.get("key"), state=state, summary=log)
+            # The id is taken, by one without a living owner: give it back, and take another.
+            client.link.release(stream)
+        header = {**header, "id": new_session_id()}
+
+
+async def open_session(
+    client: Client, stream: OwnedStream, summary: Mapping[str, Any], *, reason: Reason = "interrupted"
+) -> Session:
     """Make the session of an opened stream; durable, if there was something to close, when it returns.
 
-    If that fails or is cancelled the stream is released. Raises Corrupt if events of the open turn can't be read.
+    What is open is closed for this reason, and told only if that is an interruption. If that fails or is cancelled the
+    stream is released. Raises Corrupt if events of the open turn can't be read.
     """
     state = TurnState.from_summary(summary)
     log = LogSummary.from_summary(summary)
@@ -38,8 +64,9 @@ async def open_session(client: Client, stream: OwnedStream, summary: Mapping[str
         fold = partial(fold_open_turn, id=stream.id, stop=stream.head, state=state)
         last_time = await client.reads.call(fold)
         fates = state.fates()
-        state.interrupted = left
-        if session.close_turn("interrupted", time=last_time):
+        if reason == "interrupted" or not is_open:
+            state.interrupted = left
+        if session.close_turn(reason, time=last_time):
             await session.flush()
         elif is_open:
             state.interrupted = None  # the turn has its end, though its summary doesn't say so

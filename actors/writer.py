@@ -35,11 +35,12 @@ from turnkeeper.storage.limits import BATCH_BYTES_MAX, MIB, RUNS_MAX
 from turnkeeper.storage.requests import Append, Appended, Grant, Granted, Request, Result
 
 from . import protocol
+from .changes import Changes, Changing
 from .node_log import log
 from .openings import Decision, Openings
 from .peers import Peer, stop_listening, welcome
 from .protocol import error_to_wire
-from .writer_requests import Opening, appends_from_wire, number_of, opening_from_wire
+from .writer_requests import Change, Opening, appends_from_wire, change_from_wire, number_of, opening_from_wire
 
 QUEUE_BYTES_MAX = 64 * MIB
 """What may wait for a commit, in bytes of lines; with this much, nothing more is read."""
@@ -63,11 +64,11 @@ class Client(Peer):
 
 @dataclass(slots=True)
 class Queued:
-    """What a client asked in one frame: appends, or an opening. `size` is what it counts for in the queue."""
+    """What a client asked in one frame: appends, an opening, a change. `size` is what it counts for in the queue."""
 
     client: Client
     number: int
-    asked: list[Append] | Opening
+    asked: list[Append] | Opening | Change
     size: int
     arrived: float = field(default_factory=monotonic)
 
@@ -82,6 +83,7 @@ class Writer:
         self._store = store
         self._boot = boot
         self._openings = Openings(backend, is_gone)
+        self._changes = Changes(backend)
         self._clients: set[Client] = set()
         self._watching: set[Client] = set()
         self._queue: deque[Queued] = deque()
@@ -182,6 +184,8 @@ class Writer:
                 client.watch = (number, after)
                 self._watching.add(client)
                 self._tell_watching()
+            case {"op": protocol.CHANGE}:
+                self._enqueue(Queued(client, number, change_from_wire(message), 0))
             case {"op": protocol.STATISTICS}:
                 client.tell(encode_frame({"re": number, **self._statistics()}))
             case _:
@@ -225,12 +229,15 @@ class Writer:
         """Commit what was taken in one call, answer it, tell who watches, and let the backend do its own work."""
         requests: list[Request] = []
         starts: list[int] = []
-        decisions: list[Decision | None] = []
+        decisions: list[Decision | Changing | None] = []
         for queued in taken:
             starts.append(len(requests))
-            decision = None
+            decision: Decision | Changing | None = None
             if isinstance(queued.asked, list):
                 requests += queued.asked
+            elif isinstance(queued.asked, Change):
+                decision = self._changes.decide(queued.asked)
+                requests += decision.patches if isinstance(decision, Changing) else ()
             elif not queued.client.has_ended:
                 decision = self._openings.decide(queued.asked, queued.client)
                 if isinstance(decision, Grant):
@@ -241,6 +248,8 @@ class Writer:
         for queued, start, decision in zip(taken, starts, decisions, strict=True):
             if isinstance(queued.asked, list):
                 self._answer_appends(queued, results[start : start + len(queued.asked)])
+            elif isinstance(decision, Changing):
+                self._answer_change(queued, decision, results[start : start + len(decision.patches)])
             elif decision is not None:
                 self._answer_opening(queued, decision, results[start] if isinstance(decision, Grant) else None)
         self._free_queue(taken)
@@ -268,6 +277,11 @@ class Writer:
         else:
             reply = error_to_wire(decision) if isinstance(decision, StorageError) else decision
         queued.client.tell(encode_frame({"re": queued.number, **reply}))
+
+    def _answer_change(self, queued: Queued, changing: Changing, results: list[Result]) -> None:
+        refusals = [error_to_wire(result) for result in results if isinstance(result, StorageError)]
+        reply = {"stream": changing.row.id, "head": changing.row.head}
+        queued.client.tell(encode_frame({"re": queued.number, **(refusals[0] if refusals else reply)}))
 
     def _free_queue(self, taken: list[Queued]) -> None:
         freed = sum([queued.size for queued in taken])

@@ -36,6 +36,20 @@ class Opening:
     known: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A wish to change what anybody may change of the session that `wanted` names.
+
+    `title` is a new one, an empty one for none; of `labels` those with None go; `deleted` says whether it is to be so.
+    What is None, or empty for labels, stays as it is.
+    """
+
+    wanted: str
+    title: str | None
+    labels: Mapping[str, str | None]
+    deleted: bool | None
+
+
 def appends_from_wire(entries: Any) -> list[Append]:
     """Read the appends of a frame. Raises FrameError."""
     if entries.__class__ is not list:
@@ -69,9 +83,24 @@ def opening_from_wire(message: Mapping[str, Any]) -> Opening:
             raise FrameError("a new stream's header is a map of plain values with an id")
         if header.get("key") is not None and not _is_text(header["key"]):
             raise FrameError("a new stream's key is a text")
+        if header.get("parent_seq") is not None and not _is_count(header["parent_seq"]):
+            raise FrameError("the number of events that a fork begins with is a number from 0 on")
     if known.__class__ is not list or not all(map(_is_text, known)):
         raise FrameError("the types that an opener knows are a list of short texts")
     return Opening(str(wanted), _owner_from_wire(message.get("owner")), takeover, header, frozenset(known))
+
+
+def change_from_wire(message: Mapping[str, Any]) -> Change:
+    """Read the wish to change a session. Raises FrameError."""
+    wanted, title, deleted = message.get("wanted"), message.get("title"), message.get("deleted")
+    labels = message.get("labels", {})
+    if not _is_text(wanted) or title.__class__ not in (str, type(None)) or deleted.__class__ not in (bool, type(None)):
+        raise FrameError("a change names a session; its title is a text, and deleted is true or false")
+    if labels.__class__ is not dict or not all(
+        name.__class__ is str and value.__class__ in (str, type(None)) for name, value in labels.items()
+    ):
+        raise FrameError("a change's labels are a map of texts")
+    return Change(str(wanted), title, labels, deleted)
 
 
 def _owner_from_wire(owner: Any) -> dict[str, Any]:
@@ -97,6 +126,10 @@ def number_of(message: Mapping[str, Any]) -> int:
 
 def _is_text(value: Any) -> bool:
     return value.__class__ is str and 0 < len(value) <= TEXT_LENGTH_MAX
+
+
+def _is_count(value: Any) -> bool:
+    return value.__class__ is int and value >= 0
 
 
 def _is_plain_map(value: Any) -> bool:

@@ -8,7 +8,7 @@ is written in its store.json; only here that word is looked at, and only what it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from .errors import StoreRefused
@@ -112,9 +112,15 @@ class BackendReader(Protocol):
         *,
         include_deleted: bool = False,
         label: tuple[str, str] | None = None,
+        cwd: Collection[str] | str = (),
+        having: str | None = None,
         **equal: str,
     ) -> list[StreamRow]:
-        """List streams with events, by recency of commit, below `before` (a row's position and id)."""
+        """List streams with events, by recency of commit, below `before` (a row's position and id).
+
+        `label` is a name and its value; of the paths in `cwd` one has to be the summary's `cwd` or `cwd_real`; `having`
+        names a member that the summary has to have; each further keyword names a member and what it has to be.
+        """
         ...
 
     def scan(self, after: int, size_max: int = ...) -> tuple[list[StoredEvent], int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 
 from zlib_ng.zlib_ng import crc32
@@ -24,9 +24,13 @@ from .index import Index, Transaction, shared_index
 from .index_records import Extent, placed_runs
 from .limits import READ_CHUNK_BYTES, SPAN_GAP_BYTES
 from .requests import Gap, Page, StoredEvent, StreamRow, Summary, check_bounds
+from .row_filter import RowFilter
 from .scanning import Batch, SegmentView, segment_name, segment_numbers, segment_path
 from .store import describe
 from .trust import judge_index
+
+ROWS_WALKED_MAX = 1024
+"""After so many streams a list that asks for something special looks through all summaries at once."""
 
 _HANDLES_MAX = 64
 _CANDIDATES_MAX = 10_000
@@ -292,22 +296,33 @@ class Reader:
         *,
         include_deleted: bool = False,
         label: tuple[str, str] | None = None,
+        cwd: Collection[str] | str = (),
+        having: str | None = None,
         **equal: str,
     ) -> list[StreamRow]:
         """List streams with events, by recency of commit, below `before` (a row's position and id).
 
-        `label` is a name and its value; each further keyword names a member of the summary (`kind`, `cwd`, `parent`)
-        and what it has to be.
+        What is asked for is as `BackendReader.rows` says.
         """
         rows: list[StreamRow] = []
+        wanted = RowFilter(include_deleted, label, cwd, having, equal)
         with self._index.reading() as snapshot:
-            for _, stream in self._index.recent(snapshot, before):
+            for stream in self._candidates(snapshot, before, wanted):
                 if len(rows) >= limit:
                     break
                 row = self._index.row(snapshot, stream)
-                if row is not None and _is_wanted(row.summary, include_deleted, label, equal):
+                if row is not None and wanted.fits(row.summary):
                     rows.append(row)
         return rows
+
+    def _candidates(self, snapshot: Transaction, before: tuple[int, str] | None, wanted: RowFilter) -> Iterator[str]:
+        """Walk the streams that may fit, newest first: by recency as long as that finds some soon."""
+        for walked, place in enumerate(self._index.recent(snapshot, before)):
+            if walked == ROWS_WALKED_MAX and wanted.is_selective:
+                yield from (stream for _, stream in self._index.places_holding(snapshot, wanted, place))
+                return
+            if wanted.passes(self._index.summary_content(snapshot, place[1])):
+                yield place[1]
 
     # -- the whole journal, by position
 
@@ -377,16 +392,6 @@ class Reader:
         """Close the index and the files."""
         self._runs.close()
         self._files.close()
-
-
-def _is_wanted(
-    summary: Summary, include_deleted: bool, label: tuple[str, str] | None, equal: Mapping[str, str]
-) -> bool:
-    if summary.get("deleted") and not include_deleted:
-        return False
-    if label is not None and (summary.get("labels") or {}).get(label[0]) != label[1]:
-        return False
-    return all(summary.get(name) == value for name, value in equal.items())
 
 
 def open_reader(root: str, served_index: str | None = None) -> Reader:

@@ -23,6 +23,7 @@ _ID_CHARACTERS_MAX = 128
 _VALUE_CHARACTERS_MAX = 200
 _PATH_BYTES_MAX = 1024
 _WORD_CHARACTERS_MAX = 64
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _NOT_OF_A_WORD = re.compile("[^a-z0-9]+")
 
 
@@ -78,8 +79,8 @@ def session_key(format: str, identity: str) -> str:
 
 
 def title_from(text: str) -> str:
-    """Return a text's beginning on one line."""
-    words = " ".join(text[: 8 * TITLE_CHARACTERS_MAX].split())
+    """Return a text's beginning on one line, without what doesn't show."""
+    words = " ".join(_CONTROLS.sub(" ", text[: 8 * TITLE_CHARACTERS_MAX]).split())
     return words if len(words) <= TITLE_CHARACTERS_MAX else f"{words[: TITLE_CHARACTERS_MAX - 1].rstrip()}…"
 
 

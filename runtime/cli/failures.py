@@ -24,6 +24,8 @@ EXIT_CODES: Final = {
     "not_answering": 1,
     "exists": 1,
     "conflict": 1,
+    "invalid_fork": 1,
+    "turn_open": 1,
     "fenced": 1,
     "too_large": 1,
     "invalid_value": 1,
@@ -31,6 +33,7 @@ EXIT_CODES: Final = {
     "usage": 2,
     "invalid_line": 2,
     "not_found": 3,
+    "deleted": 3,
     "ambiguous": 3,
     "wrong_kind": 3,
     "store_missing": 3,
@@ -44,6 +47,7 @@ EXIT_CODES: Final = {
 """Kind of failure, as `--json` names it, to the command's exit code."""
 
 _KINDS: Final[dict[type[StorageError], str]] = {
+    errors.Deleted: "deleted",
     errors.NotFound: "not_found",
     errors.Ambiguous: "ambiguous",
     errors.WrongKind: "wrong_kind",
@@ -57,6 +61,8 @@ _KINDS: Final[dict[type[StorageError], str]] = {
     errors.SessionBusy: "busy",
     errors.AlreadyServed: "busy",
     errors.Exists: "exists",
+    errors.InvalidFork: "invalid_fork",
+    errors.TurnOpen: "turn_open",
     errors.Conflict: "conflict",
     errors.Fenced: "fenced",
     errors.TooLarge: "too_large",
@@ -131,6 +137,8 @@ def _of_storage_error(error: StorageError, store: str) -> Failure:
 def _wording(error: StorageError, store: str) -> tuple[str, str, str]:
     """Say what happened, where, and what to do about it from a command line."""
     match error:
+        case errors.Deleted():
+            return f"{error.wanted} is deleted", store, f"turnkeeper session undelete {error.wanted} brings it back"
         case errors.NotFound():
             return f"no session {error.wanted!r}", store, "turnkeeper session list shows those that are there"
         case errors.Ambiguous():

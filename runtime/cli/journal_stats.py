@@ -6,13 +6,13 @@ import os
 from typing import Any
 
 from turnkeeper.actors.folding import OPEN_TURN
+from turnkeeper.actors.listing import ROWS_MAX
 from turnkeeper.storage.sqlite import DATABASE_FILE
 from turnkeeper.storage.store import INDEX_DIRECTORY, JOURNAL_DIRECTORY, QUARANTINE_DIRECTORY, describe
 
 from .commands import command
 from .invocation import Invocation
 from .printing import print_figures, print_json
-from .session_list import ROWS_A_LOOK
 from .store_view import StoreView, look_at
 
 
@@ -54,13 +54,13 @@ def _counts(view: StoreView) -> dict[str, int]:
     before: tuple[int, str] | None = None
     while True:
         place = before
-        rows = view.ask(lambda reader: reader.rows(ROWS_A_LOOK, place))  # noqa: B023 - asked at once
+        rows = view.ask(lambda reader: reader.rows(ROWS_MAX, place))  # noqa: B023 - asked at once
         for row in rows:
             counts["sessions"] += 1
-            counts["events"] += row.head
+            counts["events"] += row.head - (row.summary.get("parent_seq") or 0)
             counts["open_turns"] += row.summary.get(OPEN_TURN) is not None
             counts["damaged"] += bool(row.summary.get("damaged")) or row.id in damaged
-        if len(rows) < ROWS_A_LOOK:
+        if len(rows) < ROWS_MAX:
             return {"position": view.ask(lambda reader: reader.next_position()) - 1, **counts}
         before = (rows[-1].position, rows[-1].id)
 

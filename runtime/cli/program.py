@@ -61,6 +61,12 @@ session = Group(
         "list": ".session_list:list_sessions",
         "show": ".session_show:show",
         "append": ".session_append:append",
+        "fork": ".session_fork:fork",
+        "rewind": ".session_rewind:rewind",
+        "set": ".session_set:set_session",
+        "delete": ".session_delete:delete",
+        "undelete": ".session_delete:undelete",
+        "stop": ".session_stop:stop",
         "import": ".session_import:import_sessions",
     },
 )

@@ -3,42 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from functools import partial
+from itertools import islice
 
 import click
 
-from turnkeeper.actors.records import SessionInfo
-from turnkeeper.storage.requests import StreamRow
+from turnkeeper.actors.listing import Filters, Place, look, rows_to_take
+from turnkeeper.actors.records import SessionInfo, Status
 
 from .commands import command
 from .invocation import Invocation
 from .printing import print_json, print_table
 from .store_view import StoreView, look_at
 from .values import label, moment
-
-ROWS_A_LOOK = 256
-"""How many streams one look takes while it searches for those that the filters let pass."""
-
-
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """Which sessions are listed. Children are those with a parent."""
-
-    status: str | None
-    cwd: str | None
-    parent: str | None
-    labels: Mapping[str, str]
-    children: bool
-
-    def fit(self, session: SessionInfo) -> bool:
-        """Say whether the session is listed."""
-        return (
-            self.status in (None, session.status)
-            and self.cwd in (None, session.cwd)
-            and (session.parent == self.parent if self.parent else self.children or session.parent is None)
-            and all(session.labels.get(name) == value for name, value in self.labels.items())
-        )
 
 
 def cursor(text: str) -> tuple[int, str]:
@@ -54,7 +33,7 @@ def cursor(text: str) -> tuple[int, str]:
 @click.option("--after", type=cursor, metavar="CURSOR", help="Go on behind this row: its cursor, as --json gives it.")
 @click.option("--label", "labels", type=label, multiple=True, metavar="K=V", help="Only those with this label.")
 @click.option("--status", type=click.Choice(["active", "closed", "crashed"]), help="Only those of this status.")
-@click.option("--cwd", type=click.Path(), help="Only those of this working directory.")
+@click.option("--cwd", type=click.Path(), help="Only those of this directory, however it is spelled.")
 @click.option("--parent", metavar="ID", help="Only the children of this session.")
 @click.option("--all", "children", is_flag=True, help="Children, too.")
 def list_sessions(
@@ -62,7 +41,7 @@ def list_sessions(
     limit: int,
     after: tuple[int, str] | None,
     labels: tuple[tuple[str, str], ...],
-    status: str | None,
+    status: Status | None,
     cwd: str | None,
     parent: str | None,
     children: bool,
@@ -76,13 +55,9 @@ def list_sessions(
         if parent is not None:
             wanted = parent
             parent = view.ask(lambda reader: reader.resolve(wanted))
-        filters = Filters(status, cwd, parent, dict(labels), children)
-        sessions = []
-        for session in _sessions(view, after):
-            if filters.fit(session):
-                sessions.append(session)
-                if len(sessions) == limit:
-                    break
+        given = {name: value for name, value in (("cwd", cwd), ("parent", parent)) if value is not None}
+        filters = replace(Filters.of(status, given, children=children), labels=dict(labels))
+        sessions = list(islice(_sessions(view, filters, after, limit), limit))
         view.warn_of_damage()
     if invocation.is_json:
         for session in sessions:
@@ -91,18 +66,15 @@ def list_sessions(
         _print_sessions(sessions)
 
 
-def _sessions(view: StoreView, before: tuple[int, str] | None) -> Iterator[SessionInfo]:
-    """Yield all sessions from a place in the list on."""
+def _sessions(view: StoreView, filters: Filters, place: Place | None, limit: int) -> Iterator[SessionInfo]:
+    """Yield the sessions that fit, from a place in the list on; `limit` are wanted."""
     damaged = view.damaged_streams()
-    while True:
-        place = before
-        rows: list[StreamRow] = view.ask(lambda reader: reader.rows(ROWS_A_LOOK, place))  # noqa: B023 - asked at once
-        for row in rows:
-            session = SessionInfo.from_row(row)
-            yield replace(session, damaged=True) if row.id in damaged else session
-        if len(rows) < ROWS_A_LOOK:
-            return
-        before = (rows[-1].position, rows[-1].id)
+    is_first = True
+    while is_first or place is not None:
+        take = partial(look, filters=filters, before=place, rows=rows_to_take(limit, is_first))
+        sessions, place = view.ask(take)
+        yield from (replace(each, damaged=True) if each.id in damaged else each for each in sessions)
+        is_first = False
 
 
 def _print_sessions(sessions: list[SessionInfo]) -> None:

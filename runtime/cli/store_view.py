@@ -13,7 +13,9 @@ from typing import TypeVar
 
 from turnkeeper.actors.asking import ask_writer_hello
 from turnkeeper.storage.backend import BackendReader, open_reader
+from turnkeeper.storage.errors import Deleted
 from turnkeeper.storage.lock import store_is_held
+from turnkeeper.storage.requests import StreamRow
 
 from .printing import places, print_note
 
@@ -74,3 +76,13 @@ def look_at(path: str) -> Iterator[StoreView]:
         yield view
     finally:
         view.close()
+
+
+def find_session(path: str, wanted: str) -> StreamRow:
+    """Look up the session that is meant, deleted or not. Raises NotFound, Ambiguous, and what `look_at` does."""
+    with look_at(path) as view:
+        try:
+            return view.ask(lambda reader: reader.row(wanted))
+        except Deleted as error:
+            id = error.wanted
+            return view.ask(lambda reader: reader.row(id))

@@ -90,6 +90,38 @@ class ListClauses:
         with reading(store) as reader:
             assert [row.id for row in reader.rows(1, cwd="/a")] == ["p"]
 
+    def test_b16_a_list_asks_for_directories_and_for_members(self, store: StoreInContract) -> None:
+        """Directories as they were spelled or as they were, whatever is there, and nothing by what can't be stored."""
+        backend = store.open()
+        appended(backend, creation("a", event("a", 0), cwd="/link", cwd_real="/a"))
+        appended(backend, creation("b", event("b", 0), cwd='/b "ü"', owner=None))
+        appended(backend, creation("c", event("c", 0), cwd="/c", cwd_real='/b "ü"', title="/a"))
+        assert listed(store, cwd="/a") == listed(store, cwd="/link") == ["a"]
+        assert listed(store, cwd=['/b "ü"', "/link"]) == ["c", "b", "a"]
+        assert listed(store, having="owner", cwd=("/a", '/b "ü"')) == ["c", "a"]
+        assert (
+            listed(store, cwd="\ud800") == listed(store, label=("\ud800", "x")) == listed(store, title="\ud800") == []
+        )
+
+    def test_b16_few_of_many_are_listed_in_order(self, store: StoreInContract) -> None:
+        """Wherever they stand, paged, and not those that an append has moved away from there."""
+        backend = store.open()
+        ids = [f"s-{number}" for number in range(3000)]
+        for first in range(0, 3000, 500):
+            wanted = ids[first : first + 500]
+            backend.commit(
+                [creation(id, event(id, 0), labels={"few": "1" if id[-3:] == "007" else "0"}) for id in wanted]
+            )
+        appended(backend, Append("s-1007", 1, 1, event("s-1007", 1)))
+        appended(backend, Append("s-7", 1, 1, b"", {"labels": {"few": "1"}}))
+        expected = ["s-1007", "s-2007", "s-7"]
+        assert listed(store, label=("few", "1")) == expected
+        with reading(store) as reader:
+            newest, next_one = reader.rows(2, label=("few", "1"))
+            assert [newest.id, next_one.id] == expected[:2]
+            rest = reader.rows(5, (next_one.position, next_one.id), label=("few", "1"), kind="session")
+            assert [row.id for row in rest] == expected[2:]
+
     def test_b16_only_its_owner_changes_the_rest_of_a_summary(self, store: StoreInContract) -> None:
         """Title, labels and deletion are anyone's; None removes; the rest needs the epoch, and gives whole values."""
         backend = store.open()

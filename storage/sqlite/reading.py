@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 
 from ..errors import Failed
@@ -106,13 +106,16 @@ class SqliteReader:
         *,
         include_deleted: bool = False,
         label: tuple[str, str] | None = None,
+        cwd: Collection[str] | str = (),
+        having: str | None = None,
         **equal: str,
     ) -> list[StreamRow]:
         """List streams with events, by recency of commit, below `before` (a row's position and id).
 
-        `label` is a name and its value; each further keyword names a member of the summary and what it has to be.
+        What is asked for is as `BackendReader.rows` says.
         """
         rows: list[StreamRow] = []
+        cwds = {cwd} if isinstance(cwd, str) else set(cwd)
         with self._looking() as database:
             found = database.execute(
                 "SELECT * FROM streams WHERE position > 0 AND (position, id) < (?, ?) ORDER BY position DESC, id DESC",
@@ -120,7 +123,10 @@ class SqliteReader:
             )
             while len(rows) < limit and (row := found.fetchone()) is not None:
                 stream = Stream(*row).as_row()
-                if _fits(stream.summary, include_deleted, label, equal):
+                summary = stream.summary
+                if cwds and cwds.isdisjoint((summary.get("cwd"), summary.get("cwd_real"))):
+                    continue
+                if (having is None or having in summary) and _fits(summary, include_deleted, label, equal):
                     rows.append(stream)
             found.close()
         return rows

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from turnkeeper.storage import drafting
+from turnkeeper.storage import reading as reading_module
 from turnkeeper.storage.backend import Backend, BackendReader
 from turnkeeper.storage.contract import creation, event, events, fork, owner, post
 from turnkeeper.storage.errors import InvalidFork, InvalidLine, NotFound, StorageError, StoreFull
@@ -144,6 +145,8 @@ def observed(reader: BackendReader) -> dict[str, Any]:
         "listed": [row.id for row in reader.rows(100)],
         "titled": [row.id for row in reader.rows(2, title="x")],
         "labelled": [row.id for row in reader.rows(100, label=("x", "y"))],
+        "placed": [row.id for row in reader.rows(100, cwd=("x", "z"), kind="session")],
+        "owned": [row.id for row in reader.rows(2, having="owner", include_deleted=True)],
         "after": [row.id for row in reader.rows(100, (rows[0].position, rows[0].id))] if rows else [],
         "pages": {(id, number): _tried(reader.read, id, **bound) for id in IDS for number, bound in enumerate(bounds)},
         "last": {id: _tried(reader.read_last, id, 2) for id in IDS},
@@ -241,6 +244,12 @@ def short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have the limit of these tests."""
     for module in (drafting, answering):
         monkeypatch.setattr(module, "LINE_BYTES_MAX", LONGEST_LINE)
+
+
+@pytest.fixture(autouse=True)
+def looks_through_all_summaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the journal's lists go over to that after one stream, and not only in stores of thousands."""
+    monkeypatch.setattr(reading_module, "ROWS_WALKED_MAX", 1)
 
 
 def test_backends_answer_alike() -> None:

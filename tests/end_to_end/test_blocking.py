@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.actors.blocking import BlockingRuntime, connect
-from turnkeeper.actors.errors import NotFound, SessionBusy, SessionClosed, StoreRefused, TurnOpen
+from turnkeeper.actors.errors import Fenced, NotFound, SessionBusy, SessionClosed, StoreRefused, TurnOpen
 
 from ..served import SECONDS_MAX, finish, start_python, wait_unserved
 
@@ -46,6 +46,30 @@ def test_a_plain_program_has_the_same_names_without_await(store: Path) -> None:
             assert [event.type for event in session.read(start=5)] == ["tool/started", "tool/finished"]
         assert runtime.repair_session("k").copy is None
     wait_unserved(store, 0.5)
+
+
+def test_plain_programs_fork_rewind_and_change_sessions(store: Path) -> None:
+    """And list them in pages, delete them, bring them back and stop them."""
+    with connect(store) as runtime, runtime.create_session(key="k") as session:
+        for _ in range(3):
+            session.append("my/note", {})
+        session.rewind(1)
+        assert (session.head, session.read(last=1)[0].data["to"]) == (4, 1)
+        session.set(title="first", labels={"team": "red"})
+        with session.fork(at=2) as fork, runtime.fork_session("k", at=1, title="t", labels={}, key="f") as other:
+            assert (fork.head, other.head, other.key) == (3, 2, "f")
+        runtime.set_session(other.id, labels={"team": "blue"})
+        newest, second, oldest = runtime.sessions()
+        assert [each.id for each in (newest, second, oldest)] == [other.id, fork.id, session.id]
+        assert [each.labels["team"] for each in (newest, second, oldest)] == ["blue", "red", "red"]
+        assert [each.id for each in runtime.sessions(after=newest, limit=1)] == [fork.id]
+        runtime.delete(fork.id)
+        assert [each.id for each in runtime.sessions()] == [other.id, session.id]
+        runtime.undelete(fork.id)
+        assert runtime.stop_session("k") == [session.id]
+        session.append("my/note", {"too": "late"})
+        with pytest.raises(Fenced):
+            session.flush()
 
 
 def test_errors_are_the_same_and_pass_unchanged(store: Path) -> None:

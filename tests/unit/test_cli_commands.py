@@ -63,6 +63,12 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "session list",
         "session show",
         "session append",
+        "session fork",
+        "session rewind",
+        "session set",
+        "session delete",
+        "session undelete",
+        "session stop",
         "session import",
         "follow",
         "journal",
@@ -74,6 +80,9 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "bench",
         "bench flush",
         "bench recovery",
+        "bench load",
+        "bench disk",
+        "bench memory",
     ]
 
 
@@ -137,7 +146,7 @@ def test_a_shell_is_offered_commands_and_options(tmp_path: Path) -> None:
         return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
 
     assert offered("jour") == ["journal"]
-    assert offered("session", "s") == ["show"]
+    assert offered("session", "sh") == ["show"]
     assert offered("journal", "verify", "--de") == ["--deep"]
     assert offered("session", "list", "--status", "cr") == ["crashed"]
     assert offered("session", "show", "a") == []
