@@ -10,6 +10,7 @@ from typing import Final, get_args
 
 from .folding import (
     ASSISTANT_MESSAGE,
+    REWOUND,
     TOOL_FINISHED,
     TOOL_LATE_RESULT,
     TOOL_STARTED,
@@ -27,7 +28,7 @@ ASSISTANT_CHUNK: Final = "assistant/chunk"
 SESSION_CREATED: Final = "session/created"
 SESSION_FORKED: Final = "session/forked"
 SESSION_REPAIRED: Final = "session/repaired"
-SESSION_REWOUND: Final = "session/rewound"
+SESSION_FORKED: Final = "session/forked"
 INBOX_MESSAGE: Final = "inbox/message"
 INBOX_ACCEPTED: Final = "inbox/accepted"
 SNAPSHOT: Final = "snapshot"
@@ -63,7 +64,8 @@ CORE_TYPES: Final[dict[str, Shape]] = {
     SESSION_CREATED: Shape(),
     SESSION_FORKED: Shape({"parent": NAME, "at": COUNT}),
     SESSION_REPAIRED: Shape({"from": NAME, "first": COUNT, "head": COUNT, "missing": LIST, "events": COUNT}),
-    SESSION_REWOUND: Shape({"to": COUNT}, {"previous": OrNull(COUNT)}),
+    SESSION_FORKED: Shape({"parent": NAME, "at": COUNT}),
+    REWOUND: Shape({"to": COUNT}, {"previous": OrNull(COUNT)}),
     INBOX_MESSAGE: Shape({"type": NAME, "data": OBJECT}, {"sender": OrNull(TEXT)}),
     INBOX_ACCEPTED: Shape({"inbox": COUNT}),
     SNAPSHOT: Shape({"state": ANYTHING}),

@@ -84,7 +84,11 @@ class _Entry:
 
     def is_meant_by(self, calls: list[Mapping[str, Any]]) -> bool:
         """Say whether a message with these calls is the one that was streamed, or called before it was written down."""
-        return self.is_nameless and (self.takes_calls or any(call["id"] in self.calls for call in calls))
+        if not self.is_nameless:
+            return False
+        if calls and self.calls:
+            return any(call["id"] in self.calls for call in calls)
+        return self.takes_calls
 
     def seal(self) -> None:
         """Let nothing more belong to it but results."""

@@ -181,6 +181,8 @@ def test_a_call_without_a_result_gets_the_error_that_closing_would_give(end: lis
         ([started("a"), finished("a", 1), started("b"), finished("b", 2)], ["a:(a)", "a=1", "a:(b)", "b=2"]),
         ([answer("x"), user("y"), started("a"), finished("a", 1)], ["a:x()", "u:y", "a:(a)", "a=1"]),
         ([started("a"), answer("x", "a", "b"), finished("a", 1), finished("b", 2)], ["a:x(a,b)", "a=1", "b=2"]),
+        ([started("a"), answer("x"), finished("a", 1)], ["a:x(a)", "a=1"]),
+        ([started("a"), answer("x", "b"), finished("b", 2), finished("a", 1)], ["a:(a)", "a=1", "a:x(b)", "b=2"]),
         ([started("a"), finished("a", 1), answer("x", "a")], ["a:x(a)", "a=1"]),
         ([started("a"), finished("a", 1), answer("x")], ["a:(a)", "a=1", "a:x()"]),
         ([started("a"), finished("a", 1), user("y"), answer("x", "a")], ["a:(a)", "a=1", "u:y", "a:x()"]),
