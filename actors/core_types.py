@@ -26,7 +26,6 @@ STEP_END: Final = "step/end"
 USER_MESSAGE: Final = "user/message"
 ASSISTANT_CHUNK: Final = "assistant/chunk"
 SESSION_CREATED: Final = "session/created"
-SESSION_FORKED: Final = "session/forked"
 SESSION_REPAIRED: Final = "session/repaired"
 SESSION_FORKED: Final = "session/forked"
 INBOX_MESSAGE: Final = "inbox/message"
@@ -62,7 +61,6 @@ CORE_TYPES: Final[dict[str, Shape]] = {
     TOOL_FINISHED: _RESULT,
     TOOL_LATE_RESULT: _RESULT,
     SESSION_CREATED: Shape(),
-    SESSION_FORKED: Shape({"parent": NAME, "at": COUNT}),
     SESSION_REPAIRED: Shape({"from": NAME, "first": COUNT, "head": COUNT, "missing": LIST, "events": COUNT}),
     SESSION_FORKED: Shape({"parent": NAME, "at": COUNT}),
     REWOUND: Shape({"to": COUNT}, {"previous": OrNull(COUNT)}),

@@ -104,6 +104,9 @@ async def test_a_rewound_snapshot_doesnt_count_until_it_is_gone_back_to(runtime:
         assert await session.last_snapshot() is None
         await session.rewind(4)
         assert await session.last_snapshot() == Snapshot(3, {"sum": 3})
+        for at, expected in ((4, Snapshot(3, {"sum": 3})), (3, Snapshot(1, {"sum": 1})), (1, None)):
+            async with await session.fork(at=at) as fork:
+                assert await fork.last_snapshot() == expected
     async with await runtime.open_session(session.id) as session:
         assert await session.last_snapshot() == Snapshot(3, {"sum": 3})
 

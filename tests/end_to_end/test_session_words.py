@@ -100,10 +100,13 @@ async def test_own_types_and_members_are_kept_byte_for_byte(store: Path, kept_by
         async with await runtime.create_session(seed=events) as copy:
             await copy.flush()
             assert told(await runtime.read(copy.id)) == odd
-    kept = {session.id: list[bytes](), copy.id: list[bytes]()}
+        async with await runtime.fork_session(session.id) as fork:
+            assert told(await fork.read(limit=len(odd))) == odd
+    kept = {session.id: list[bytes](), copy.id: list[bytes](), fork.id: list[bytes]()}
     for line in stored_lines(store, kept_by):
         kept[decode_event(line)["stream"]].append(line[line.index(b',"type":') :].rstrip(b"\n"))
     assert kept[session.id] == kept[copy.id]
+    assert len(kept[fork.id]) == 1
     assert (
         kept[session.id][0]
         == (
@@ -157,6 +160,9 @@ async def test_a_session_with_a_critical_type_opens_only_for_who_knows_it(store:
                 await other.open_session("k")
         async with await other.open_session("k"):
             pass
+        with pytest.raises(CriticalTypes):
+            async with open_runtime(knowing._client._path) as third:
+                await third.fork_session("k", at=1)
 
 
 @both_backends
@@ -179,6 +185,13 @@ async def test_older_events_are_read_as_the_present_version(store: Path, kept_by
             assert [event.data async for event in session.events()] == upgraded
             await session.flush()
             assert (await summary_of(new, session.id))["schemas"] == {"note/seen": [[2, 2]]}
+            for at, own in ((2, [[2, 3]]), (3, [[2, 2]])):
+                async with await session.fork(at=at) as fork:
+                    await fork.append("note/seen", {"pages": [9]})
+                    await fork.flush()
+                    notes = [event.data for event in await new.read(fork.id) if event.type == "note/seen"]
+                    assert notes == [*upgraded[:at], {"pages": [9]}]
+                    assert (await summary_of(new, fork.id))["schemas"] == {"note/seen": own}
         assert [event.data for event in await new.read("k")] == upgraded
         assert [event.data async for event in new.events("k", start=1)] == upgraded[1:]
         following = new.follow("k", after=0)
