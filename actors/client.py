@@ -30,6 +30,7 @@ from .frame_socket import FrameSocket
 from .ids import new_token
 from .joining import Attachment, join
 from .link import Link, Request
+from .names import check_wanted
 from .owned_stream import OwnedStream, copy_of
 from .protocol import CHANGE, OPEN, PATIENCE_SECONDS, STATISTICS, WATCH
 from .reads import StoreReads
@@ -136,8 +137,9 @@ class Client:
 
         With `create`, a header, an unknown stream is reserved. `known` are the critical types that are, those of the
         vocabulary if nothing is said. Cancelled, what may still be granted is released. Raises NotFound, Ambiguous,
-        SessionBusy, Exists, Corrupt, CriticalTypes, or that the store can't be reached.
+        SessionBusy, Exists, Corrupt, CriticalTypes, or that the store can't be reached; TypeError for what is no name.
         """
+        check_wanted(wanted)
         types = self.vocabulary.known if known is None else list(known)
         token = new_token()
         while True:

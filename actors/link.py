@@ -22,7 +22,7 @@ from turnkeeper.runtime.frames import FrameError, encode_frame
 from turnkeeper.storage.errors import BlobMissing, Exists, StorageError
 
 from .owned_stream import Entry, OwnedStream
-from .protocol import OPEN, RELEASE, error_from_wire
+from .protocol import ERROR, OPEN, RELEASE, error_from_wire
 
 WINDOW_SECONDS = 0.2
 """How long the first event that nobody flushed waits for company."""
@@ -287,11 +287,16 @@ class Link:
         return entries
 
     def receive(self, message: Any) -> None:
-        """Take one message of the writer. Raises FrameError if it is no answer to anything that was sent."""
+        """Take one message of the writer. Raises FrameError if it is no answer to anything that was sent.
+
+        That what was sent is no request, which would be sent again and again, ends everything with the writer's words.
+        """
         if message.__class__ is list and len(message) == 2 and message[1].__class__ is list:
             self._take_results(*message)
         elif message.__class__ is dict and message.get("re") in self._requests:
             self._take_reply(message)
+        elif message.__class__ is dict and message.get("op") == ERROR:
+            self.end(error_from_wire(message))
         else:
             raise FrameError(f"the writer sent what is no answer: {message!r:.100}")
 

@@ -47,6 +47,7 @@ from .folding import (
 from .log_summary import LogSummary
 from .logs import OwnedLog
 from .messages import Messages
+from .names import check_key
 from .owned_stream import OwnedStream, copy_of
 from .prefixes import state_at
 from .records import Event, EventPage, Interrupted, Snapshot
@@ -476,6 +477,7 @@ class Session:
     async def _append_once(self, line: bytes, word: Word, key: str) -> int:
         """Append a line that is stored once for its key: nothing later is numbered until it is answered."""
         type = word.type
+        check_key(key, type)
         if type in (TURN_START, TURN_END):
             raise ValueError(f"{type} takes no key: a turn begins and ends once anyway")
         stream = self._stream

@@ -19,6 +19,7 @@ from turnkeeper.storage.exact_json import encode_data
 from turnkeeper.storage.limits import PATCH_BYTES_MAX
 
 from .ids import new_session_id
+from .names import check_key
 
 HEADER_BYTES_MAX: Final = PATCH_BYTES_MAX - 1024
 """A session's header as its creator gives it; what is left of a patch is for owner and first turn."""
@@ -36,6 +37,8 @@ def new_header(**given: Any) -> dict[str, Any]:
     Raises:
         InvalidValue: A member that can't be kept, or isn't to be. TooLarge: All of them, or one label.
     """
+    if given.get("key") is not None:
+        check_key(given["key"], _HEADER)
     header = {"id": new_session_id(), "kind": "session", "created": time.time_ns() // 1_000_000}
     header |= {name: value for name, value in given.items() if value}
     check_header(header)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from turnkeeper.storage.errors import Exists
+from turnkeeper.storage.errors import Exists, SessionBusy
 
 from .folding import Reason, TurnState
 from .ids import new_session_id
@@ -37,6 +37,9 @@ async def reserve(client: Client, header: Mapping[str, Any], state: TurnState) -
         except Exists as error:
             if error.what == "key":
                 raise
+        except SessionBusy as busy:
+            if busy.stream != header["id"]:
+                raise  # it is about the key
         else:
             if reply["new"]:
                 log = LogSummary.from_summary(header)

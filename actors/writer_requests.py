@@ -15,10 +15,10 @@ from turnkeeper.runtime.identity import Identity
 from turnkeeper.storage.format import is_id
 from turnkeeper.storage.requests import Append
 
-TEXT_LENGTH_MAX = 256
-"""The longest name, key or token, in characters."""
+from .names import NAME_CHARACTERS_MAX
 
-_DEPTH_MAX = 16
+HEADER_DEPTH_MAX = 16
+"""Levels of nesting in a header or a patch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def number_of(message: Mapping[str, Any]) -> int:
 
 
 def _is_text(value: Any) -> bool:
-    return value.__class__ is str and 0 < len(value) <= TEXT_LENGTH_MAX
+    return value.__class__ is str and 0 < len(value) <= NAME_CHARACTERS_MAX
 
 
 def _is_count(value: Any) -> bool:
@@ -133,7 +133,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_plain_map(value: Any) -> bool:
-    return value.__class__ is dict and _is_plain(value, _DEPTH_MAX)
+    return value.__class__ is dict and _is_plain(value, HEADER_DEPTH_MAX)
 
 
 def _is_plain(value: Any, depth: int) -> bool:

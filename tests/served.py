@@ -94,10 +94,10 @@ def start_python(program: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def finish(process: subprocess.Popen[str], said: str = "") -> str:
+def finish(process: subprocess.Popen[str], said: str = "", seconds: float = SECONDS_MAX) -> str:
     """Wait for a program's end and return what it printed; it must have ended well."""
     try:
-        output, errors = process.communicate(said, timeout=SECONDS_MAX)
+        output, errors = process.communicate(said, timeout=seconds)
     finally:
         process.kill()
         process.wait()

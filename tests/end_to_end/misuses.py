@@ -25,6 +25,7 @@ from turnkeeper.actors.runtime import open_runtime
 
 Call = Callable[[], Any]
 
+END_OF_TURN = {"turn": 1, "reason": "completed"}
 MISSING_BLOB = {"blob": "0" * 64, "bytes": 1, "media_type": "image/png"}
 
 
@@ -57,7 +58,7 @@ def misuses_of_session(session: Any) -> Mapping[str, Call]:
         "append bytes": lambda: session.append("my/n", {"n": {"m": b"x"}}),
         "append a missing blob": lambda: session.append("my/picture", {"picture": MISSING_BLOB}),
         "append other data under a key": lambda: session.append("my/n", {"n": 2}, key="once"),
-        "end a turn under a key": lambda: session.append("turn/end", {}, key="turn"),
+        "end a turn under a key": lambda: session.append("turn/end", END_OF_TURN, key="turn"),
         "begin a second turn": lambda: enter(session.turn()),
         "append a second turn": lambda: session.append("turn/start", {}),
         "make a call of an unknown effect": lambda: session.tool_started("new", "bash", {}, effect="all"),

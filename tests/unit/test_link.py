@@ -18,6 +18,7 @@ from turnkeeper.storage.errors import (
     Fenced,
     InvalidLine,
     SessionBusy,
+    StorageError,
     StoreFull,
 )
 
@@ -303,6 +304,17 @@ def test_what_is_no_answer_ends_the_connection(driver: Driver, message: Any) -> 
     driver.sent()
     with pytest.raises(FrameError):
         driver.link.receive(message)
+
+
+def test_what_the_writer_calls_no_request_is_not_sent_again(driver: Driver) -> None:
+    """It would be sent for ever, at every new connection: everything raises the writer's words instead."""
+    stream = driver.own("a")
+    stream.add(b"line\n")
+    driver.link.receive({"op": "error", "error": "StorageError", "args": ["a key is a text"]})
+    with pytest.raises(StorageError, match="a key is a text"):
+        stream.take_failure()
+    driver.link.lost()
+    assert driver.link.next_output() == b""
 
 
 def test_a_reserved_stream_asks_again_before_its_lines_go(driver: Driver) -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnkeeper.actors.writer_requests import TEXT_LENGTH_MAX, appends_from_wire, number_of, opening_from_wire
+from turnkeeper.actors.names import NAME_CHARACTERS_MAX
+from turnkeeper.actors.writer_requests import appends_from_wire, number_of, opening_from_wire
 from turnkeeper.runtime.frames import FrameError
 from turnkeeper.storage.format import encode_patch
 from turnkeeper.storage.requests import Append
@@ -49,7 +50,7 @@ def test_an_append_with_anything_in_any_field_is_an_append_or_a_frame_error(plac
         return
     assert (type(append.stream), type(append.epoch), type(append.first)) == (str, int, int)
     assert (type(append.lines), type(append.create)) == (bytes, bool)
-    assert append.key is None or 0 < len(append.key) <= TEXT_LENGTH_MAX
+    assert append.key is None or 0 < len(append.key) <= NAME_CHARACTERS_MAX
     assert append.patch is None or encode_patch(append.patch)
 
 
