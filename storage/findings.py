@@ -2,7 +2,7 @@
 
 Kinds: `torn tail` (an unfinished write, not damage), `damaged batch`, `damaged events`, `missing batches`, `repeated
 batch`, `wrong position`, `wrong chain`, `missing events`, `segment line`, `foreign segment`, `unreadable segment`,
-`lost end`, `index`.
+`lost end`, `index`, `missing blob`, `damaged blob`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SeqRange: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong. `segment` is a file's name, `offset` and `length` bytes in it."""
+    """One thing that is wrong. `segment` is a file's name, or a blob's path; `offset` and `length` are bytes in it."""
 
     kind: str
     segment: str

@@ -419,6 +419,17 @@ class Index:
         value = transaction.get(bytes.fromhex(key_digest(key)), db=self._databases["names"])
         return None if value is None else value.decode()
 
+    def named_blobs(self, transaction: Transaction) -> Iterator[tuple[str, str, int]]:
+        """Walk (digest, stream, first seq) of the runs that name blobs, in the order of digests."""
+        streams: dict[int, str] = {}
+        for entry in transaction.cursor(db=self._databases["blobs"]).iternext(values=False):
+            digest, (number, seq) = entry[: -BLOB_RUN.size], BLOB_RUN.unpack(entry[-BLOB_RUN.size :])
+            streams = streams or self._streams_by_number(transaction)
+            yield digest.hex(), streams[number], seq
+
+    def _streams_by_number(self, transaction: Transaction) -> dict[int, str]:
+        return {RECORD.unpack_from(value)[0]: key.decode() for key, value in transaction.cursor(db=self._streams)}
+
     def is_blob_named(self, transaction: Transaction, digest: str) -> bool:
         """Say whether some run names a blob."""
         cursor = transaction.cursor(db=self._databases["blobs"])

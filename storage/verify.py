@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from .checking_blobs import check_blobs
 from .errors import Failed
 from .exact_json import decode_event
 from .file_scan import FileScan
@@ -34,6 +35,7 @@ class Verification:
     batches: int = 0
     events: int = 0
     bytes: int = 0
+    blobs: int = 0
     torn_tail: Finding | None = None
     damaged: list[Finding] = field(default_factory=list)
     index_ok: bool = True
@@ -47,6 +49,7 @@ class Verification:
             "batches": self.batches,
             "events": self.events,
             "bytes": self.bytes,
+            "blobs": self.blobs,
             "torn_tail": None if self.torn_tail is None else self.torn_tail.as_map(),
             "damaged": [finding.as_map() for finding in self.damaged],
             "index": {"ok": self.index_ok, "why": self.index_why},
@@ -104,6 +107,8 @@ class _Verifier:
             )
             end = hop.run()
             self._judge_tail(hop, end)
+            found.blobs, of_blobs = check_blobs(self._fs, built)
+            found.damaged += of_blobs
             if kept is not None:
                 found.index_why = _served_difference(kept, built) if served_index else _difference(kept, built)
                 found.index_ok = not found.index_why

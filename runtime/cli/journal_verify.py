@@ -19,7 +19,7 @@ from .progress import byte_progress
 @command("verify", example="turnkeeper journal verify --deep")
 @click.option("--deep", is_flag=True, help="Parse every event, too.")
 def verify_journal(invocation: Invocation, deep: bool) -> None:
-    """Check every batch, every checksum, and the index against the journal.
+    """Check every batch, every checksum, every blob that is named, and the index against the journal.
 
     Works while the store is served, while it isn't, and on a read-only copy; changes nothing. Many files are read on
     all cores, but for --deep. The exit code is 5 if
@@ -45,6 +45,7 @@ def _print(found: Verification) -> None:
         ("batches", f"{found.batches:,}"),
         ("events", f"{found.events:,}"),
         ("bytes", f"{found.bytes:,}"),
+        ("blobs", f"{found.blobs:,}"),
         ("torn tail", "none" if found.torn_tail is None else str(found.torn_tail)),
         ("index", found.index_why or "fits the journal"),
         ("seconds", f"{found.seconds:.3f}"),
