@@ -6,7 +6,7 @@ So what is written through the client's own code comes to a simulated disk, and 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,11 +46,14 @@ class DirectClient:
         """Name the blobs of a line: there are none here."""
         return []
 
-    async def open_stream(self, wanted: str, *, create: Mapping[str, Any]) -> tuple[OwnedStream, dict[str, Any]]:
+    async def open_stream(
+        self, wanted: str, *, create: Mapping[str, Any], known: Sequence[str]
+    ) -> tuple[OwnedStream, dict[str, Any]]:
         """Ask for a stream; it is granted or reserved at once."""
         owner = {"boot": "b", "pid": 1, "start": 1, "host": "here", "token": new_token()}
         header = {**create, "owner": owner}
-        message = {"op": OPEN, "wanted": wanted, "owner": owner, "takeover": False, "create": header}
+        message: dict[str, Any] = {"op": OPEN, "wanted": wanted, "owner": owner, "takeover": False, "create": header}
+        message["known"] = list(known)
         request = self.link.ask(message)
         self._exchange()
         if request.error is not None:
