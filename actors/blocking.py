@@ -22,6 +22,7 @@ import anyio
 from anyio.from_thread import BlockingPortal
 
 from turnkeeper.runtime.actors import ActorRef
+from turnkeeper.storage.exact_json import Surrogates
 from turnkeeper.storage.store import Durability
 
 from .chunks import TEXT_CHANNEL
@@ -220,9 +221,17 @@ class BlockingSession:
         """The numbers of the events that never will be stored, once ownership is lost."""
         return self._session.not_stored
 
-    def append(self, type: str, data: Mapping[str, Any], *, key: str | None = None, time: int | None = None) -> int:
+    def append(
+        self,
+        type: str,
+        data: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        time: int | None = None,
+        text: Surrogates = "strict",
+    ) -> int:
         """Do as `Session.append`."""
-        return self._loop.call(self._session.append, type, data, key=key, time=time)
+        return self._loop.call(self._session.append, type, data, key=key, time=time, text=text)
 
     def write(self, text: str, *, channel: str = TEXT_CHANNEL) -> None:
         """Do as `Session.write`."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import anyio
 
 from turnkeeper.storage.errors import Failed, InvalidFork, TooLarge
-from turnkeeper.storage.exact_json import decode_event, encode_data, encode_event
+from turnkeeper.storage.exact_json import Surrogates, decode_event, encode_data, encode_event
 from turnkeeper.storage.limits import LINE_BYTES_MAX, PATCH_BYTES_MAX
 
 from .blob_references import EVENT_BYTES_MAX, is_plain
@@ -117,7 +117,13 @@ class Session:
         return range(stream.acknowledged, stream.head) if stream.refusal is not None else range(0)
 
     async def append(
-        self, type: str, data: Mapping[str, Any], *, key: str | None = None, time: int | None = None
+        self,
+        type: str,
+        data: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        time: int | None = None,
+        text: Surrogates = "strict",
     ) -> int:
         """Buffer an event and return its number.
 
@@ -128,6 +134,7 @@ class Session:
         buffer is full (then cancelling means that the event was not appended). With `key` the event is stored once:
         this waits until the store has answered, which it does with the old number where the key is known; cancelled,
         the event may have been stored. `time`, in ms since 1970, is for events that happened before; it orders nothing.
+        Lone surrogates, as a text has that was cut in an emoji, are refused; `text="replace"` makes U+FFFD of them.
 
         A core type's data has to have its shape; types of your own are `name/word`, and taken as they are unless you
         register them.
@@ -152,12 +159,12 @@ class Session:
         if key is None and stream.takes_at_once:
             if stream.has_text:
                 self._chunks.cut()
-            line = encode_event(self.id, stream.head, time, type, data, bytes_max=EVENT_BYTES_MAX)
+            line = encode_event(self.id, stream.head, time, type, data, text=text, bytes_max=EVENT_BYTES_MAX)
             if is_plain(line):
                 return self._take_marking(line, word, data) if word.marks_summary else stream.add(line)
         else:
             stream.take_failure()
-            line = encode_event(self.id, 0, time, type, data, bytes_max=EVENT_BYTES_MAX)
+            line = encode_event(self.id, 0, time, type, data, text=text, bytes_max=EVENT_BYTES_MAX)
         if key is None:
             return await self._append_in_turn(line, word)
         return await self._append_once(line, word, key)

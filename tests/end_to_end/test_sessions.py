@@ -117,6 +117,19 @@ async def test_a_refused_value_takes_no_number(runtime: Runtime) -> None:
         assert await session.append("my/type", {"x": 1}) == 0
 
 
+async def test_a_text_that_was_cut_in_an_emoji_is_refused_or_replaced(runtime: Runtime) -> None:
+    """As the caller says, in any place of the data, with a key or without; what is stored can be encoded again."""
+    data = {"text": "cut \ud83d", "blocks": [{"\udc00": ["\ud83d\ude00"]}]}
+    async with await runtime.create_session() as session:
+        for key in (None, "k"):
+            with pytest.raises(InvalidValue, match="surrogate"):
+                await session.append("user/message", data, key=key)
+            await session.append("user/message", data, key=key, text="replace")
+        await session.flush()
+        page = await session.read()
+    assert [event.data for event in page] == [{"text": "cut \ufffd", "blocks": [{"\ufffd": ["\U0001f600"]}]}] * 2
+
+
 async def test_a_cancelled_flush_ends_the_wait_and_not_the_bytes(runtime: Runtime) -> None:
     """The event is stored all the same."""
     async with await runtime.create_session() as session:
