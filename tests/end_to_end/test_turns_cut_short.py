@@ -10,11 +10,14 @@ from typing import Any
 import anyio
 import pytest
 
-from turnkeeper.actors.errors import Fenced, NotFound, SessionBusy
+from turnkeeper.actors import session as session_module
+from turnkeeper.actors.errors import Failed, Fenced, NotFound, SessionBusy
 from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.session import Session
 
 from ..closed_logs import assert_closed, reason_of, results_of
-from ..served import LOOPS_AND_STORES, SECONDS_MAX
+from ..served import LOOPS_AND_STORES, SECONDS_MAX, writer_of
+from ..serving import stopped
 from .suspensions import Once, Suspensions
 
 pytestmark = pytest.mark.anyio
@@ -209,3 +212,30 @@ async def lose_session_at(at: int, agent: Agent, other: Runtime) -> bool:
         assert taken
         assert owners[0] is not None
     return cut.has_acted
+
+
+@LOOPS_AND_STORES
+async def test_an_end_waits_for_the_store_so_long_and_no_longer(
+    runtime: Runtime, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the writer stopped the end raises, or is a note of the body's exception; it is stored when it can be."""
+    monkeypatch.setattr(session_module, "END_SECONDS_MAX", 0.2)
+
+    async def fail_in_a_turn(session: Session) -> None:
+        async with session.turn():
+            raise ValueError("of the body")
+
+    async with await runtime.create_session(key="k") as session:
+        await session.append("my/n", {"n": 0})
+        await session.flush()
+        with stopped(writer_of(store)), anyio.fail_after(SECONDS_MAX):
+            with pytest.raises(Failed, match=r"turn wasn't stored within"):
+                async with session.turn():
+                    pass
+            with pytest.raises(ValueError, match="of the body") as caught:
+                await fail_in_a_turn(session)
+            assert any("turn wasn't stored" in note for note in caught.value.__notes__)
+            assert [event.type for event in await runtime.read("k")] == ["my/n"]
+        await session.flush()
+        ends = [event.data["reason"] for event in await runtime.read("k") if event.type == "turn/end"]
+    assert ends == ["completed", "error"]
