@@ -166,7 +166,9 @@ class Client:
 
         Raises NotFound, Ambiguous, WrongKind, SessionBusy, TooLarge, or that the store can't be reached.
         """
-        reply = await self.answered(self.link.ask({"op": CHANGE, "wanted": wanted, **change}, for_caller=True))
+        check_wanted(wanted)
+        message = {"op": CHANGE, "wanted": wanted, **change}
+        reply = await self.answered(self.link.ask(message, for_caller=True))
         return reply["stream"], reply["head"]
 
     async def answered(self, request: Request) -> dict[str, Any]:

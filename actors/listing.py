@@ -106,10 +106,14 @@ def place_of(reader: BackendReader, after: SessionInfo | str | None) -> Place | 
 
 
 async def list_sessions(
-    reads: StoreReads, filters: Filters, after: SessionInfo | str | None, limit: int
+    reads: StoreReads, status: Status | None, given: Mapping[str, str], after: SessionInfo | str | None, limit: int
 ) -> list[SessionInfo]:
-    """List the sessions that fit, behind a row or a session, at most `limit`. Raises NotFound, Ambiguous."""
-    place = await reads.call(partial(place_of, after=after))
+    """List the sessions that fit, behind a row or a session, at most `limit`.
+
+    Raises NotFound, Ambiguous for a session, ValueError for a status.
+    """
+    # Both look at a disk, which may be a slow one.
+    filters, place = await reads.call(lambda reader: (Filters.of(status, given), place_of(reader, after)))
     found: list[SessionInfo] = []
     is_first = True
     while len(found) < limit and (is_first or place is not None):

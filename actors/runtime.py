@@ -30,7 +30,7 @@ from .client import Client
 from .folding import TurnState
 from .following import Following
 from .forking import fork
-from .listing import Filters, list_sessions
+from .listing import list_sessions
 from .logs import StoredLog
 from .messages import Messages
 from .places import make_parents_of_default, store_place
@@ -145,10 +145,10 @@ class Runtime:
         `parent`, `agent`, or a label's name; `cwd` does where either the spelling or the real directory is the same.
 
         Raises:
-            NotFound, Ambiguous: `after` names no session.
+            NotFound, Ambiguous: `after` names no session. ValueError: There is no such status.
         """
         self.check()
-        return await list_sessions(self._client.reads, Filters.of(status, filters), after, limit)
+        return await list_sessions(self._client.reads, status, filters, after, limit)
 
     async def set_session(
         self, id: str, *, title: str | None = None, labels: Mapping[str, str | None] | None = None

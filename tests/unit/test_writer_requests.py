@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnkeeper.actors.names import NAME_CHARACTERS_MAX
-from turnkeeper.actors.writer_requests import appends_from_wire, number_of, opening_from_wire
+from turnkeeper.actors.writer_requests import (
+    Change,
+    appends_from_wire,
+    change_from_wire,
+    number_of,
+    opening_from_wire,
+)
 from turnkeeper.runtime.frames import FrameError
 from turnkeeper.storage.format import encode_patch
 from turnkeeper.storage.requests import Append
@@ -73,6 +79,25 @@ def test_an_opening_with_anything_in_any_field_is_an_opening_or_a_frame_error(na
     assert opening.wanted
     assert opening.owner.keys() == OWNER.keys()
     assert opening.header is None or opening.header["id"]
+
+
+def test_a_change_is_read_field_by_field() -> None:
+    """What isn't said stays as it is."""
+    assert change_from_wire({"wanted": "w"}) == Change("w", None, {}, None)
+    asked = {"wanted": "w", "title": "", "labels": {"a": "b", "c": None}, "deleted": False, "more": 1}
+    assert change_from_wire(asked) == Change("w", "", {"a": "b", "c": None}, False)
+
+
+@given(st.sampled_from(["wanted", "title", "labels", "deleted"]), plain)
+def test_a_change_with_anything_in_any_field_is_a_change_or_a_frame_error(name: str, value: Any) -> None:
+    """What is let through can be looked up, and makes a patch that JSON can hold."""
+    try:
+        change = change_from_wire({"wanted": "w", "title": "t", "labels": {"a": "b"}, "deleted": True, name: value})
+    except FrameError:
+        return
+    assert change.wanted
+    assert change.deleted in (None, True, False)
+    assert encode_patch({"title": change.title, "labels": change.labels})
 
 
 @pytest.mark.parametrize("message", [{}, {"id": None}, {"id": True}, {"id": "1"}, {"id": 1.0}], ids=repr)
