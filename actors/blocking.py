@@ -29,6 +29,7 @@ from .chunks import TEXT_CHANNEL
 from .errors import ForkedProcess
 from .folding import Effect
 from .following import Following
+from .inbox import Inbox, Message
 from .records import Event, EventPage, Interrupted, SessionInfo, Snapshot, Status
 from .repairing import Progress, Repair
 from .runtime import Runtime, open_runtime
@@ -170,6 +171,10 @@ class BlockingRuntime:
         """Do as `Runtime.register`; `check` and `upgrades` are called in the thread of the runtime."""
         self._runtime.register(type, check=check, critical=critical, version=version, upgrades=upgrades)
 
+    def send(self, to: str, type: str, data: Mapping[str, Any], *, key: str | None = None) -> int:
+        """Do as `Runtime.send`."""
+        return self._loop.call(self._runtime.send, to, type, data, key=key)
+
     def put_blob(self, data: bytes, *, media_type: str) -> dict[str, Any]:
         """Do as `Runtime.put_blob`."""
         return self._loop.call(self._runtime.put_blob, data, media_type=media_type)
@@ -240,6 +245,14 @@ class BlockingSession:
     def flush(self) -> int:
         """Do as `Session.flush`."""
         return self._loop.call(self._session.flush)
+
+    def inbox(self, *, wakes_max: int | None = None) -> BlockingInbox:
+        """Do as `Session.inbox`; each `next` waits for a message."""
+        return BlockingInbox(self._loop, self._session.inbox(wakes_max=wakes_max))
+
+    def send(self, to: str, type: str, data: Mapping[str, Any], *, key: str | None = None) -> int:
+        """Do as `Session.send`."""
+        return self._loop.call(self._session.send, to, type, data, key=key)
 
     def turn(self, **data: Any) -> BlockingTurn:
         """Do as `Session.turn`, as a `with`."""
@@ -375,6 +388,37 @@ class BlockingWalking(Iterator[Item]):
             if not self._left:
                 raise StopIteration
         return self._left.popleft()
+
+
+class BlockingInbox:
+    """`Inbox`, as a plain iterator."""
+
+    def __init__(self, loop: Loop, inbox: Inbox) -> None:
+        self._loop = loop
+        self._inbox = inbox
+
+    def __iter__(self) -> BlockingInbox:
+        return self
+
+    def __next__(self) -> BlockingMessage:
+        return BlockingMessage(self._loop, self._loop.call(self._inbox.__anext__))
+
+
+class BlockingMessage:
+    """`Message`, blocking."""
+
+    def __init__(self, loop: Loop, message: Message) -> None:
+        self.seq = message.seq
+        self.type = message.type
+        self.data = message.data
+        self.sender = message.sender
+        self.time = message.time
+        self._loop = loop
+        self._message = message
+
+    def accept(self, type: str | None = None, data: Mapping[str, Any] | None = None) -> int:
+        """Do as `Message.accept`."""
+        return self._loop.call(self._message.accept, type, data)
 
 
 class BlockingRef:

@@ -10,6 +10,7 @@ from typing import Final, get_args
 
 from .folding import (
     ASSISTANT_MESSAGE,
+    INBOX_MESSAGE,
     REWOUND,
     TOOL_FINISHED,
     TOOL_LATE_RESULT,
@@ -28,7 +29,6 @@ ASSISTANT_CHUNK: Final = "assistant/chunk"
 SESSION_CREATED: Final = "session/created"
 SESSION_REPAIRED: Final = "session/repaired"
 SESSION_FORKED: Final = "session/forked"
-INBOX_MESSAGE: Final = "inbox/message"
 INBOX_ACCEPTED: Final = "inbox/accepted"
 SNAPSHOT: Final = "snapshot"
 

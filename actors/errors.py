@@ -30,6 +30,7 @@ from turnkeeper.storage.errors import (
 from turnkeeper.storage.errors import StorageError as TurnkeeperError
 
 __all__ = [
+    "AlreadyAccepted",
     "AlreadyServed",
     "Ambiguous",
     "BlobMissing",
@@ -53,6 +54,7 @@ __all__ = [
     "StoreFull",
     "StoreMissing",
     "StoreRefused",
+    "TooFarAhead",
     "TooLarge",
     "TurnOpen",
     "TurnkeeperError",
@@ -186,3 +188,31 @@ class CriticalTypes(TurnkeeperError):
     def message(self) -> str:
         types = ", ".join(self.types)
         return f"{self.session} holds events that only a program which knows them may add to; register: {types}"
+
+
+class AlreadyAccepted(TurnkeeperError):
+    """The session has accepted this message of its inbox, number `seq`, before; nothing was appended."""
+
+    def __init__(self, session: str, seq: int) -> None:
+        super().__init__(session, seq)
+        self.session = session
+        self.seq = seq
+
+    def message(self) -> str:
+        return f"{self.session} has accepted message {self.seq} already; it is accepted once"
+
+
+class TooFarAhead(TurnkeeperError):
+    """Message `seq` can't be accepted yet: too many before it, of which `first` is the first, were passed over."""
+
+    def __init__(self, session: str, seq: int, first: int) -> None:
+        super().__init__(session, seq, first)
+        self.session = session
+        self.seq = seq
+        self.first = first
+
+    def message(self) -> str:
+        return (
+            f"{self.session} can't keep in mind that message {self.seq} is accepted, so many before it aren't; "
+            f"accept those first, from message {self.first} on"
+        )

@@ -22,6 +22,7 @@ TOOL_STARTED: Final = "tool/started"
 TOOL_FINISHED: Final = "tool/finished"
 TOOL_LATE_RESULT: Final = "tool/late-result"
 REWOUND: Final = "session/rewound"
+INBOX_MESSAGE: Final = "inbox/message"
 
 FOLDED: Final = frozenset(
     (TURN_START, TURN_END, ASSISTANT_MESSAGE, TOOL_STARTED, TOOL_FINISHED, TOOL_LATE_RESULT, REWOUND)
@@ -241,6 +242,7 @@ _FOLDED_MEMBERS: Final = {
     TOOL_FINISHED: ("id",),
     TOOL_LATE_RESULT: ("id",),
     REWOUND: ("to", "previous"),
+    INBOX_MESSAGE: ("type", "sender"),
 }
 
 

@@ -122,6 +122,11 @@ class Link:
         self.request_flush(stream)
         return None
 
+    def lose(self, stream: OwnedStream, refusal: StorageError) -> None:
+        """Let go of a stream that the writer says is another's now. Nothing of it may wait to be stored."""
+        stream.end(refusal)
+        self._streams.discard(stream)
+
     def request_flush(self, stream: OwnedStream) -> None:
         """Send what the stream has as soon as its unanswered group, if there is one, is answered."""
         stream.wanted = True

@@ -24,7 +24,7 @@ from turnkeeper.storage.errors import StorageError
 
 from . import errors
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 """Raised by every change that an older peer would misunderstand."""
 
 VERSION: Final = __version__
@@ -56,6 +56,7 @@ PROGRESS: Final = "progress"
 
 OPEN, RELEASE, WATCH, STATISTICS = "open", "release", "watch", "statistics"
 CHANGE: Final = "change"
+SEND, LISTEN, UNLISTEN = "send", "listen", "unlisten"
 
 _CLASSES: Final[dict[str, type[StorageError]]] = {
     each.__name__: each

@@ -37,6 +37,7 @@ from .places import make_parents_of_default, store_place
 from .records import Event, EventPage, SessionInfo, Status
 from .repairing import Progress, Repair, repair
 from .seeding import sow
+from .sending import send
 from .session import END_SECONDS_MAX, Session
 from .session_header import check_changes, new_header, other_spelling
 from .session_opening import open_session, reserve
@@ -277,6 +278,24 @@ class Runtime:
         """
         self._client.vocabulary.register(type, check=check, critical=critical, version=version, upgrades=upgrades)
 
+    async def send(self, to: str, type: str, data: Mapping[str, Any], *, key: str | None = None) -> int:
+        """Send a message to a session, by its id, a unique beginning of it, or its key; give its number in the inbox.
+
+        Durable when it returns. The session needn't be open: its owner, this one or the next, gets the message from
+        `Session.inbox` until it accepts it, and is woken if it waits. With `key` the message is sent once: again it is
+        answered with the first one's number. Without one, whoever sends again after a failure may send twice.
+
+        Cancelled, the message may have been sent, or not. Data over 256 KiB is put into a blob first, up to 64 MiB.
+
+        Raises:
+            NotFound: There is no such session; or it is another process's, and nothing of it is stored yet; or it is
+                deleted. Ambiguous: There are several. WrongKind: It is no session.
+            InvalidValue, TooLarge: The data, or the key, can't be sent. BlobMissing: It refers to a blob that isn't
+                there. Conflict: The key is known with another message. StoreFull: There is no space. Nothing was sent.
+            NodeNotAnswering, …: The store can't be reached, and whether it was sent is unknown: with a key send again.
+        """
+        return await send(self._client, to, type, data, key=key)
+
     async def put_blob(self, data: bytes, *, media_type: str) -> dict[str, Any]:
         """Keep bytes that are no JSON in the store, once however often they are put; give a reference to them.
 
@@ -307,7 +326,8 @@ class Runtime:
         """Iterate over the store's events, in order and without end, as they become durable.
 
         `after` is a position: 0 begins with the first event, None with what comes after the iteration's start. Without
-        ids it is all sessions; in ids and types `*` stands for anything. Goes on over restarts of node and writer.
+        ids it is all sessions and inboxes; in ids and types `*` stands for anything. Goes on over restarts of node and
+        writer.
 
         With `ephemeral` it also gives what isn't stored yet, as events of position 0: text that is being written, whole
         as it stands, as the `assistant/chunk` that it will be, behind all that is durable of its session. Of these only

@@ -22,6 +22,7 @@ from turnkeeper.storage.errors import Failed, InvalidFork, TooLarge
 from turnkeeper.storage.exact_json import Surrogates, decode_event, encode_data, encode_event
 from turnkeeper.storage.limits import LINE_BYTES_MAX, PATCH_BYTES_MAX
 
+from .acceptance import Accepted
 from .blob_references import EVENT_BYTES_MAX, is_plain
 from .chunks import TEXT_CHANNEL, Chunks
 from .core_types import SNAPSHOT
@@ -44,14 +45,17 @@ from .folding import (
     count_or_none,
     unanswered,
 )
+from .inbox import Inbox
 from .log_summary import LogSummary
 from .logs import OwnedLog
 from .messages import Messages
 from .names import check_key
+from .owned_inbox import OwnedInbox
 from .owned_stream import OwnedStream, copy_of
 from .prefixes import state_at
 from .records import Event, EventPage, Interrupted, Snapshot
 from .rewinds import Rewind
+from .sending import send
 from .session_header import check_changes, check_header
 from .snapshots import last_snapshot
 from .turns import ToolCall, Turn, note_or_raise
@@ -84,6 +88,7 @@ class Session:
         state: TurnState,
         summary: LogSummary | None = None,
         interrupted: Interrupted | None = None,
+        accepted: Accepted | None = None,
     ) -> None:
         self.id = stream.id
         self.key = key
@@ -91,6 +96,7 @@ class Session:
         self._client = client
         self._stream = stream
         self._state = state
+        self._inbox = OwnedInbox(client, stream, accepted or Accepted())
         self._rewinds: list[Rewind] = []
         self._chunks = stream.text = Chunks(stream)
         client.bus.add_source(self._chunks)
@@ -148,12 +154,27 @@ class Session:
             StoreFull, NodeNotAnswering, …: Events appended before couldn't be stored yet. They are kept and tried
                 again; this one wasn't appended. Told once.
         """
+        return await self._append(type, data, key, time, text)
+
+    async def _append(
+        self,
+        type: str,
+        data: Mapping[str, Any],
+        key: str | None = None,
+        time: int | None = None,
+        text: Surrogates = "strict",
+        accepting: int | None = None,
+    ) -> int:
+        """Do as `append`; with `accepting`, the event takes that message of the inbox."""
         stream = self._stream
         word = self._words.get(type) or self._vocabulary.word(type)
         if word.check is not None:
             word.check(type, data)
         if type == TURN_START:
             self._check_no_turn()
+        if accepting is not None:
+            self._inbox.check()
+            self._inbox.taken_with(accepting)
         if time is None:
             time = time_ns() // 1_000_000
         if key is None and stream.takes_at_once:
@@ -161,12 +182,14 @@ class Session:
                 self._chunks.cut()
             line = encode_event(self.id, stream.head, time, type, data, text=text, bytes_max=EVENT_BYTES_MAX)
             if is_plain(line):
-                return self._take_marking(line, word, data) if word.marks_summary else stream.add(line)
+                if word.marks_summary or accepting is not None:
+                    return self._take_marking(line, word, data, accepting=accepting)
+                return stream.add(line)
         else:
             stream.take_failure()
             line = encode_event(self.id, 0, time, type, data, text=text, bytes_max=EVENT_BYTES_MAX)
         if key is None:
-            return await self._append_in_turn(line, word)
+            return await self._append_in_turn(line, word, accepting)
         return await self._append_once(line, word, key)
 
     def write(self, text: str, *, channel: str = TEXT_CHANNEL) -> None:
@@ -204,6 +227,36 @@ class Session:
         if stream.position is None:
             stream.position = await self._client.last_position(self.id)
         return stream.position
+
+    def inbox(self, *, wakes_max: int | None = None) -> Inbox:
+        """Iterate over the messages of the session's inbox that it hasn't accepted, in order and without end.
+
+        Each message is given once; what isn't accepted comes again in the next iteration that is begun, whoever owns
+        the session then. Waits where there is none, and wakes when one was sent, by whatever process. The first step
+        stores a session of which nothing was stored, so that it can be sent to.
+
+        With `wakes_max`, after so many wakes in a row by messages of sessions and tasks it waits on, and holds theirs
+        back until somebody else sends one: then all come. A wake is when messages come that weren't there when the
+        last one before them was given.
+
+        Raises (while iterating):
+            SessionClosed: You closed the session. Fenced: It was taken over, also while this waits.
+            Corrupt: Messages are damaged; told once for each. The next step goes on behind them, and the next message
+                that is accepted takes them with it.
+        """
+        return Inbox(self, self._inbox, wakes_max)
+
+    async def send(self, to: str, type: str, data: Mapping[str, Any], *, key: str | None = None) -> int:
+        """Send a message in this session's name; otherwise as `Runtime.send`. It is stored before events in the buffer.
+
+        Raises SessionClosed or Fenced if the session isn't yours any more, and what `Runtime.send` raises.
+        """
+        self._stream.check_owned()
+        return await send(self._client, to, type, data, key=key, author=self._stream)
+
+    async def append_accepting(self, message: int, type: str, data: Mapping[str, Any]) -> int:
+        """Append the event that takes a message of the inbox, given by its number; see `Message.accept`."""
+        return await self._append(type, data, accepting=message)
 
     def turn(self, **data: Any) -> Turn:
         """Open a turn for the body of an `async with`; `data` goes into its `turn/start`.
@@ -375,6 +428,7 @@ class Session:
         if self._is_closed:
             return
         self._is_closed = True
+        self._inbox.close()
         with anyio.move_on_after(END_SECONDS_MAX, shield=True) as scope:
             await self._leave()
         if scope.cancelled_caught:
@@ -383,6 +437,7 @@ class Session:
     def give_up(self) -> None:
         """Close without waiting: what is buffered is stored, and the session released, as soon as that is possible."""
         self._is_closed = True
+        self._inbox.close()
         if self._stream.refusal is None and not self._stream.leaving:
             self._client.link.release(self._stream)
 
@@ -407,13 +462,27 @@ class Session:
         """Number and buffer an event of our own making, whether there is space or not."""
         self._take_together([(type, data)])
 
-    def _take_marking(self, line: bytes, word: Word, data: Mapping[str, Any], blobs: Sequence[str] = ()) -> int:
-        """Number and buffer an event, and change the summary with it as its type wants. Raises TooLarge."""
+    def _take_marking(
+        self,
+        line: bytes,
+        word: Word,
+        data: Mapping[str, Any],
+        blobs: Sequence[str] = (),
+        accepting: int | None = None,
+    ) -> int:
+        """Number and buffer an event, and change the summary with it as its type wants, and the message that it takes.
+
+        Raises TooLarge, AlreadyAccepted, TooFarAhead.
+        """
         stream = self._stream
-        if not word.is_recorded and not blobs:
+        if not word.is_recorded and not blobs and accepting is None:
             return stream.add(line, self._state.fold(stream.head, word.type, data))
+        accepted = None if accepting is None else self._inbox.taken_with(accepting)
         marks = self._marks_of(stream.head, word, blobs)
         self._summary.take(marks)
+        if accepted is not None:
+            self._inbox.accepted = accepted
+            marks |= accepted.as_patch()
         marks |= self._state.fold(stream.head, word.type, data) or {}
         return stream.add(line, marks or None)
 
@@ -471,7 +540,7 @@ class Session:
         finally:
             stream.calls_queued -= 1
 
-    async def _append_in_turn(self, line: bytes, word: Word) -> int:
+    async def _append_in_turn(self, line: bytes, word: Word, accepting: int | None) -> int:
         async with self._in_turn() as mark:
             line, blobs = await self._placed(line, word.type)
             await self._wait_room()
@@ -479,7 +548,7 @@ class Session:
             if word.type == TURN_START:
                 self._check_no_turn()
             data = decode_event(line)["data"] if word.type in FOLDED else {}
-            return self._take_marking(self._renumbered(line), word, data, blobs)
+            return self._take_marking(self._renumbered(line), word, data, blobs, accepting)
 
     async def _append_once(self, line: bytes, word: Word, key: str) -> int:
         """Append a line that is stored once for its key: nothing later is numbered until it is answered."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from turnkeeper.storage.errors import Exists, SessionBusy
 
+from .acceptance import Accepted
 from .folding import Reason, TurnState
 from .ids import new_session_id
 from .log_summary import LogSummary
@@ -58,8 +59,8 @@ async def open_session(
     stream is released. Raises Corrupt if events of the open turn can't be read.
     """
     state = TurnState.from_summary(summary)
-    log = LogSummary.from_summary(summary)
-    session = Session(client, stream, key=summary.get("key"), state=state, summary=log)
+    log, accepted = LogSummary.from_summary(summary), Accepted.from_summary(summary)
+    session = Session(client, stream, key=summary.get("key"), state=state, summary=log, accepted=accepted)
     left, is_open = state.left_open, state.open_turn is not None
     if left is None:
         return session

@@ -32,15 +32,26 @@ from turnkeeper.runtime.identity import is_gone
 from turnkeeper.storage.backend import Backend
 from turnkeeper.storage.errors import Exists, Failed, IndexFailed, StorageError
 from turnkeeper.storage.limits import BATCH_BYTES_MAX, MIB, RUNS_MAX
-from turnkeeper.storage.requests import Append, Appended, Grant, Granted, Request, Result
+from turnkeeper.storage.requests import Append, Appended, Grant, Granted, Post, Request, Result
 
 from . import protocol
 from .changes import Changes, Changing
+from .inboxes import Inboxes
 from .node_log import log
 from .openings import Decision, Openings
 from .peers import Peer, stop_listening, welcome
 from .protocol import error_to_wire
-from .writer_requests import Change, Opening, appends_from_wire, change_from_wire, number_of, opening_from_wire
+from .writer_requests import (
+    Change,
+    Opening,
+    Sending,
+    appends_from_wire,
+    change_from_wire,
+    listening_from_wire,
+    number_of,
+    opening_from_wire,
+    sending_from_wire,
+)
 
 QUEUE_BYTES_MAX = 64 * MIB
 """What may wait for a commit, in bytes of lines; with this much, nothing more is read."""
@@ -64,11 +75,11 @@ class Client(Peer):
 
 @dataclass(slots=True)
 class Queued:
-    """What a client asked in one frame: appends, an opening, a change. `size` is what it counts for in the queue."""
+    """What a client asked in one frame. `size` is what it counts for in the queue."""
 
     client: Client
     number: int
-    asked: list[Append] | Opening | Change
+    asked: list[Append] | Opening | Change | Sending
     size: int
     arrived: float = field(default_factory=monotonic)
 
@@ -84,6 +95,7 @@ class Writer:
         self._boot = boot
         self._openings = Openings(backend, is_gone)
         self._changes = Changes(backend)
+        self._inboxes = Inboxes(backend, self._openings.reservations)
         self._clients: set[Client] = set()
         self._watching: set[Client] = set()
         self._queue: deque[Queued] = deque()
@@ -147,6 +159,7 @@ class Writer:
         finally:
             client.has_ended = True
             self._openings.reservations.forget(client)
+            self._inboxes.forget(client)
             self._watching.discard(client)
             self._clients.discard(client)
             client.frames.close()
@@ -186,6 +199,14 @@ class Writer:
                 self._tell_watching()
             case {"op": protocol.CHANGE}:
                 self._enqueue(Queued(client, number, change_from_wire(message), 0))
+            case {"op": protocol.SEND}:
+                sending = sending_from_wire(message)
+                self._enqueue(Queued(client, number, sending, len(sending.tail)))
+            case {"op": protocol.LISTEN}:
+                self._inboxes.listen(client, number, listening_from_wire(message))
+            case {"op": protocol.UNLISTEN}:
+                self._inboxes.unlisten(client, listening_from_wire(message))
+                client.tell(encode_frame({"re": number}))
             case {"op": protocol.STATISTICS}:
                 client.tell(encode_frame({"re": number, **self._statistics()}))
             case _:
@@ -229,19 +250,21 @@ class Writer:
         """Commit what was taken in one call, answer it, tell who watches, and let the backend do its own work."""
         requests: list[Request] = []
         starts: list[int] = []
-        decisions: list[Decision | Changing | None] = []
+        decisions: list[Decision | Changing | Post | None] = []
         for queued in taken:
             starts.append(len(requests))
-            decision: Decision | Changing | None = None
+            decision: Decision | Changing | Post | None = None
             if isinstance(queued.asked, list):
                 requests += queued.asked
             elif isinstance(queued.asked, Change):
                 decision = self._changes.decide(queued.asked)
                 requests += decision.patches if isinstance(decision, Changing) else ()
+            elif isinstance(queued.asked, Sending):
+                decision = self._inboxes.decide(queued.asked)
             elif not queued.client.has_ended:
                 decision = self._openings.decide(queued.asked, queued.client)
-                if isinstance(decision, Grant):
-                    requests.append(decision)
+            if isinstance(decision, Grant | Post):
+                requests.append(decision)
             decisions.append(decision)
         results = self._backend.commit(requests) if requests else []
         self._settle_reservations(requests, results)
@@ -251,8 +274,9 @@ class Writer:
             elif isinstance(decision, Changing):
                 self._answer_change(queued, decision, results[start : start + len(decision.patches)])
             elif decision is not None:
-                self._answer_opening(queued, decision, results[start] if isinstance(decision, Grant) else None)
+                self._answer_control(queued, decision, results[start] if isinstance(decision, Grant | Post) else None)
         self._free_queue(taken)
+        self._inboxes.tell(requests, results)
         self._tell_watching()
         self._backend.between_commits()
 
@@ -267,11 +291,13 @@ class Writer:
         queued.client.tell(encode_frame([queued.number, wire]))
         self._flush_seconds.append(monotonic() - queued.arrived)
 
-    def _answer_opening(self, queued: Queued, decision: Decision, result: Result | None) -> None:
+    def _answer_control(self, queued: Queued, decision: Decision | Post, result: Result | None) -> None:
         reply: Mapping[str, Any]
         if isinstance(decision, Grant) and isinstance(result, Granted):
             reply = {"stream": decision.stream, "new": False, **result._asdict()}
-        elif isinstance(decision, Grant):
+        elif isinstance(decision, Post) and isinstance(result, Appended):
+            reply = {"seq": result.first}
+        elif isinstance(decision, Grant | Post):
             assert isinstance(result, StorageError)
             reply = error_to_wire(result)
         else:
@@ -304,7 +330,7 @@ class Writer:
         counted = self._backend.statistics()
         return {
             "position": self._backend.next_position,
-            "sessions": counted["streams"],
+            "sessions": counted["streams"] - counted["ownerless"],
             "queue_bytes": self._queue_bytes,
             "batches": counted["batches"],
             "events": self._backend.next_position - 1,

@@ -50,6 +50,30 @@ class Change:
     deleted: bool | None
 
 
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """A message for a session: `to` is its id, a beginning of it, or a host's key.
+
+    `tail` is the message's line from its time on, `blobs` are those that it names, and `author` is the session in whose
+    name it is sent, with the epoch under which that is owned.
+    """
+
+    to: str
+    tail: bytes
+    key: str
+    blobs: list[str]
+    author: tuple[str, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """A wish to hear of messages from number `next` on, by who owns `session` under `epoch`."""
+
+    session: str
+    epoch: int
+    next: int
+
+
 def appends_from_wire(entries: Any) -> list[Append]:
     """Read the appends of a frame. Raises FrameError."""
     if entries.__class__ is not list:
@@ -101,6 +125,30 @@ def change_from_wire(message: Mapping[str, Any]) -> Change:
     ):
         raise FrameError("a change's labels are a map of texts")
     return Change(str(wanted), title, labels, deleted)
+
+
+def sending_from_wire(message: Mapping[str, Any]) -> Sending:
+    """Read the wish to send a message. Raises FrameError."""
+    to, tail, key, blobs = (message.get(name) for name in ("to", "tail", "key", "blobs"))
+    if not _is_text(to) or not _is_text(key) or tail.__class__ is not bytes:
+        raise FrameError("a message has a receiver and a key, and its tail is bytes")
+    if blobs.__class__ is not list or not all(_is_text(each) for each in blobs):
+        raise FrameError("a message's blobs are a list of digests")
+    author = message.get("author")
+    if author is not None:
+        if author.__class__ is not list or len(author) != 2 or not (_is_text(author[0]) and _is_count(author[1])):
+            raise FrameError("a message's author is [session, epoch]")
+        author = (author[0], author[1])
+    return Sending(str(to), bytes(tail), str(key), blobs, author)
+
+
+def listening_from_wire(message: Mapping[str, Any]) -> Listening:
+    """Read the wish to hear of messages. Raises FrameError."""
+    match message:
+        case {"session": str(session), "epoch": int(epoch), "next": int(following)} if _is_text(session):
+            if _is_count(epoch) and _is_count(following):
+                return Listening(session, epoch, following)
+    raise FrameError("who listens has a session, its epoch and the number of the next message")
 
 
 def _owner_from_wire(owner: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ if sys.platform == "win32":
 if TYPE_CHECKING:
     from turnkeeper.actors.blocking import connect
     from turnkeeper.actors.errors import (
+        AlreadyAccepted,
         Ambiguous,
         BlobMissing,
         CallRepeated,
@@ -38,12 +39,14 @@ if TYPE_CHECKING:
         StoreFull,
         StoreMissing,
         StoreRefused,
+        TooFarAhead,
         TooLarge,
         TurnkeeperError,
         TurnOpen,
         VersionMismatch,
         WrongKind,
     )
+    from turnkeeper.actors.inbox import Message
     from turnkeeper.actors.records import Event, EventPage, Interrupted, SessionInfo, Snapshot
     from turnkeeper.actors.runtime import Runtime, open_runtime
     from turnkeeper.actors.session import Session
@@ -58,6 +61,7 @@ __all__ = [
     "ActorNotStarted",
     "ActorRef",
     "ActorUnknown",
+    "AlreadyAccepted",
     "Ambiguous",
     "BlobMissing",
     "CallRepeated",
@@ -74,6 +78,7 @@ __all__ = [
     "Interrupted",
     "InvalidFork",
     "InvalidValue",
+    "Message",
     "NewerFormat",
     "NodeNotAnswering",
     "NotFound",
@@ -87,6 +92,7 @@ __all__ = [
     "StoreFull",
     "StoreMissing",
     "StoreRefused",
+    "TooFarAhead",
     "TooLarge",
     "ToolCall",
     "TurnOpen",
@@ -101,6 +107,7 @@ __all__ = [
 if not TYPE_CHECKING:
     _MODULE_OF_NAME = {
         "connect": "turnkeeper.actors.blocking",
+        "AlreadyAccepted": "turnkeeper.actors.errors",
         "Ambiguous": "turnkeeper.actors.errors",
         "BlobMissing": "turnkeeper.actors.errors",
         "CallRepeated": "turnkeeper.actors.errors",
@@ -123,11 +130,13 @@ if not TYPE_CHECKING:
         "StoreFull": "turnkeeper.actors.errors",
         "StoreMissing": "turnkeeper.actors.errors",
         "StoreRefused": "turnkeeper.actors.errors",
+        "TooFarAhead": "turnkeeper.actors.errors",
         "TooLarge": "turnkeeper.actors.errors",
         "TurnOpen": "turnkeeper.actors.errors",
         "TurnkeeperError": "turnkeeper.actors.errors",
         "VersionMismatch": "turnkeeper.actors.errors",
         "WrongKind": "turnkeeper.actors.errors",
+        "Message": "turnkeeper.actors.inbox",
         "Event": "turnkeeper.actors.records",
         "EventPage": "turnkeeper.actors.records",
         "Interrupted": "turnkeeper.actors.records",

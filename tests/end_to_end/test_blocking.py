@@ -44,6 +44,16 @@ def test_a_plain_program_has_the_same_names_without_await(store: Path) -> None:
             session.tool_started("b", "read", {}, effect="read")
             session.tool_finished("b", "text")
             assert [event.type for event in session.read(start=5)] == ["tool/started", "tool/finished"]
+            session.send("k", "user/message", {"text": "to myself"})
+            assert runtime.send("k", "user/message", {"text": "again"}, key="once") == 1
+            inbox = iter(session.inbox(wakes_max=2))
+            message = next(inbox)
+            assert (message.seq, message.type, message.data, message.sender) == (
+                *(0, "user/message", {"text": "to myself"}),
+                session.id,
+            )
+            assert message.accept("user/message") == session.head - 1
+            assert next(inbox).accept() == session.head - 1
         assert runtime.repair_session("k").copy is None
     wait_unserved(store, 0.5)
 

@@ -15,6 +15,7 @@ from turnkeeper.storage.errors import InvalidLine, StorageError
 
 OWNER = {"boot": "b", "pid": 1, "start": 2, "host": "h", "token": "t"}
 EVERY_ERROR = [
+    errors.AlreadyAccepted("a", 3),
     errors.AlreadyServed("/store", 7),
     errors.Ambiguous("br", ["brave-otter", "brisk-owl"]),
     errors.Conflict("a", 3, 1),
@@ -36,6 +37,7 @@ EVERY_ERROR = [
     errors.StoreFull(1, 2),
     errors.StoreMissing("/store", "there is none"),
     errors.StoreRefused("/store", "a file"),
+    errors.TooFarAhead("a", 70, 3),
     errors.TooLarge("a line", 2, 1),
     errors.TurnOpen("a", 3),
     errors.VersionMismatch(7, "2", "9.9", "1", "0.1"),

@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 from turnkeeper.actors.names import NAME_CHARACTERS_MAX
 from turnkeeper.actors.writer_requests import (
     Change,
+    Listening,
+    Sending,
     appends_from_wire,
     change_from_wire,
+    listening_from_wire,
     number_of,
     opening_from_wire,
+    sending_from_wire,
 )
 from turnkeeper.runtime.frames import FrameError
 from turnkeeper.storage.format import encode_patch
@@ -22,6 +26,8 @@ from turnkeeper.storage.requests import Append
 
 OWNER = {"boot": "b", "pid": 1, "start": 2, "host": "h", "token": "t"}
 OPENING = {"op": "open", "id": 1, "wanted": "w", "owner": OWNER, "create": {"id": "new-1", "key": "k"}}
+SENDING = {"op": "send", "to": "w", "tail": b"line", "key": "k", "blobs": ["d"], "author": ["s", 1]}
+LISTENING = {"op": "listen", "session": "s", "epoch": 1, "next": 7}
 APPEND: list[Any] = ["s", 1, 0, b"line\n", {"id": "s", "labels": {"a": [1, 2.5, None, True]}}, "key", True]
 
 plain = st.recursive(
@@ -42,6 +48,9 @@ def test_requests_are_read_field_by_field() -> None:
     opening = opening_from_wire({**OPENING, "owner": {**OWNER, "more": "x" * 10_000}, "takeover": True})
     assert (opening.wanted, opening.owner, opening.takeover) == ("w", OWNER, True)
     assert opening.header == {"id": "new-1", "key": "k"}
+    assert sending_from_wire(SENDING) == Sending("w", b"line", "k", ["d"], ("s", 1))
+    assert sending_from_wire({**SENDING, "author": None}).author is None
+    assert listening_from_wire(LISTENING) == Listening("s", 1, 7)
 
 
 @given(st.lists(st.integers(0, 6), max_size=2), plain)
@@ -98,6 +107,32 @@ def test_a_change_with_anything_in_any_field_is_a_change_or_a_frame_error(name: 
     assert change.wanted
     assert change.deleted in (None, True, False)
     assert encode_patch({"title": change.title, "labels": change.labels})
+
+
+@given(st.sampled_from(["to", "tail", "key", "blobs", "author"]), plain)
+def test_a_message_with_anything_in_any_field_is_one_or_a_frame_error(name: str, value: Any) -> None:
+    """What is let through can be looked up and posted."""
+    try:
+        sending = sending_from_wire({**SENDING, name: value})
+    except FrameError:
+        return
+    assert sending.to
+    assert type(sending.tail) is bytes
+    assert 0 < len(sending.key) <= NAME_CHARACTERS_MAX
+    assert all(type(each) is str for each in sending.blobs)
+    assert sending.author is None or (type(sending.author[0]), type(sending.author[1])) == (str, int)
+
+
+@given(st.sampled_from(["session", "epoch", "next"]), plain)
+def test_a_wish_to_listen_with_anything_in_any_field_is_one_or_a_frame_error(name: str, value: Any) -> None:
+    """What is let through can be looked up and compared."""
+    try:
+        listening = listening_from_wire({**LISTENING, name: value})
+    except FrameError:
+        return
+    assert listening.session
+    assert (type(listening.epoch), type(listening.next)) == (int, int)
+    assert min(listening.epoch, listening.next) >= 0
 
 
 @pytest.mark.parametrize("message", [{}, {"id": None}, {"id": True}, {"id": "1"}, {"id": 1.0}], ids=repr)
