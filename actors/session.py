@@ -143,7 +143,8 @@ class Session:
         Lone surrogates, as a text has that was cut in an emoji, are refused; `text="replace"` makes U+FFFD of them.
 
         A core type's data has to have its shape; types of your own are `name/word`, and taken as they are unless you
-        register them.
+        register them. `text="replace"` makes U+FFFD of lone surrogates, the halves of a character that was cut, which
+        are refused otherwise.
 
         Raises:
             InvalidValue, TooLarge: The data can't be stored, or no event of this type has such; nothing was appended.
