@@ -30,6 +30,7 @@ from .client import Client
 from .folding import TurnState
 from .following import Following
 from .forking import fork
+from .inbox import Inbox, Message
 from .listing import list_sessions
 from .logs import StoredLog
 from .messages import Messages
@@ -458,7 +459,8 @@ def _protect_from_interrupts() -> None:
     So an event that has a number is in the buffer, and an end that has begun isn't half done.
     """
     for function in (
-        *(Session.append, Session.write, Session.flush, Session.aclose, Session.__aexit__),
+        *(Session.append, Session.write, Session.flush, Session.send, Session.aclose, Session.__aexit__),
+        *(Inbox.__anext__, Message.accept),
         *(Turn.__aenter__, Turn.__aexit__, ToolCall.__aenter__, ToolCall.__aexit__, RuntimeOpening.__aexit__),
     ):
         without_interrupts(function)

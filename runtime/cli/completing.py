@@ -16,7 +16,7 @@ def complete_session(context: click.Context, param: click.Parameter, incomplete:
 
     try:
         with look_at(context.ensure_object(Invocation).store) as view:
-            rows = view.ask(lambda reader: reader.rows(ROWS_MAX))
+            rows = view.ask(lambda reader: reader.rows(ROWS_MAX, kind="session"))
     except Exception:
         return []
     found = [row for row in rows if row.id.startswith(incomplete)]

@@ -32,6 +32,7 @@ EXIT_CODES: Final = {
     "critical_types": 1,
     "usage": 2,
     "invalid_line": 2,
+    "invalid_input": 2,
     "not_found": 3,
     "deleted": 3,
     "ambiguous": 3,

@@ -1,4 +1,4 @@
-"""Lines of standard input, read without blocking an event loop and without holding more than one."""
+"""Standard input, read without blocking an event loop: line by line, without holding more than one, or whole."""
 
 from __future__ import annotations
 
@@ -27,6 +27,17 @@ async def input_lines(descriptor: int, bytes_max: int) -> AsyncIterator[bytes]:
             break
     if pending:
         yield pending
+
+
+async def input_whole(descriptor: int, bytes_max: int) -> bytes:
+    """Give all that comes up to the input's end; of what is over `bytes_max` long, a beginning that is, too.
+
+    Raises OSError.
+    """
+    content = b""
+    while len(content) <= bytes_max and (piece := await _read(descriptor)):
+        content += piece
+    return content
 
 
 async def _read(descriptor: int) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any
 
 from turnkeeper.actors.folding import OPEN_TURN
 from turnkeeper.actors.listing import ROWS_MAX
+from turnkeeper.storage.requests import OWNERLESS
 from turnkeeper.storage.sqlite import DATABASE_FILE
 from turnkeeper.storage.store import INDEX_DIRECTORY, JOURNAL_DIRECTORY, QUARANTINE_DIRECTORY, describe
 
@@ -56,7 +57,7 @@ def _counts(view: StoreView) -> dict[str, int]:
         place = before
         rows = view.ask(lambda reader: reader.rows(ROWS_MAX, place))  # noqa: B023 - asked at once
         for row in rows:
-            counts["sessions"] += 1
+            counts["sessions"] += row.epoch != OWNERLESS
             counts["events"] += row.head - (row.summary.get("parent_seq") or 0)
             counts["open_turns"] += row.summary.get(OPEN_TURN) is not None
             counts["damaged"] += bool(row.summary.get("damaged")) or row.id in damaged

@@ -61,6 +61,7 @@ session = Group(
         "list": ".session_list:list_sessions",
         "show": ".session_show:show",
         "append": ".session_append:append",
+        "send": ".session_send:send",
         "fork": ".session_fork:fork",
         "rewind": ".session_rewind:rewind",
         "set": ".session_set:set_session",

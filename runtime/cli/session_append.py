@@ -15,7 +15,7 @@ from turnkeeper.storage.store import describe
 
 from .commands import command
 from .completing import complete_session
-from .event_input import INPUT_LINE_BYTES_MAX, BadLine, parse_event
+from .event_input import INPUT_BYTES_MAX, BadInput, parse_event
 from .failures import Failure, failure_of
 from .input_lines import input_lines
 from .invocation import Invocation
@@ -71,7 +71,7 @@ def append(invocation: Invocation, id: str) -> None:
 async def _append(store: str, id: str, descriptor: int, appending: Appending) -> None:
     async with open_runtime(store) as runtime, await runtime.open_session(id) as session:
         appending.id, appending.first = session.id, session.head
-        async for line in input_lines(descriptor, INPUT_LINE_BYTES_MAX):
+        async for line in input_lines(descriptor, INPUT_BYTES_MAX):
             appending.lines += 1
             if line.isspace():
                 continue
@@ -86,7 +86,7 @@ async def _append_line(session: Session, line: bytes) -> str:
     """Append one event, or say why the line is none."""
     try:
         await session.append(*parse_event(line))
-    except BadLine as error:
+    except BadInput as error:
         return str(error)
     except InvalidValue as error:
         return f"{error.type} at {error.path}: {error.why}"

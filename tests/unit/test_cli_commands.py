@@ -63,6 +63,7 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "session list",
         "session show",
         "session append",
+        "session send",
         "session fork",
         "session rewind",
         "session set",

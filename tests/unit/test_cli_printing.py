@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnkeeper.runtime.cli.event_input import BadLine, parse_event
+from turnkeeper.runtime.cli.event_input import BadInput, parse_event
 from turnkeeper.runtime.cli.printing import is_coloured, is_terminal, print_table, printable
 from turnkeeper.runtime.cli.session_list import cursor
 from turnkeeper.runtime.cli.values import full_moment, label, moment
@@ -94,5 +94,5 @@ def test_an_input_line_is_taken_exactly() -> None:
 
 def test_a_member_that_stands_twice_at_any_depth_is_refused() -> None:
     """JSON would silently keep the last one."""
-    with pytest.raises(BadLine, match="'x' stands twice"):
+    with pytest.raises(BadInput, match="'x' stands twice"):
         parse_event(b'{"type": "a/b", "data": {"deep": [{"x": 1, "y": 2, "x": 1}]}}')
