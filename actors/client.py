@@ -263,6 +263,9 @@ class Client:
         """Be a client of the store's node, whichever process that is, for as long as this client lives."""
         while True:
             attachment = self._attachment
+            self.bus.join()
+            if attachment.wanted is not None:
+                self.bus.receive(attachment.wanted)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(without_interrupts(self._use_writer), attachment)
                 tasks.start_soon(without_interrupts(self._use_bus), attachment)
@@ -298,9 +301,6 @@ class Client:
     async def _use_bus(self, attachment: Attachment) -> None:
         """Publish latest values and listen to others' through the node, for as long as it lives."""
         bus = self.bus
-        bus.join()
-        if attachment.wanted is not None:
-            bus.receive(attachment.wanted)
         with suppress(OSError):  # the node has ended, which whoever hears it notices too
             while True:
                 news = self.new_event()

@@ -58,6 +58,10 @@ def misuses_of_session(session: Any) -> Mapping[str, Call]:
         "append bytes": lambda: session.append("my/n", {"n": {"m": b"x"}}),
         "append a missing blob": lambda: session.append("my/picture", {"picture": MISSING_BLOB}),
         "append other data under a key": lambda: session.append("my/n", {"n": 2}, key="once"),
+        "write bytes": lambda: session.write(b"text"),
+        "write half a character": lambda: session.write("\ud83d"),
+        "write to no channel": lambda: session.write("text", channel=""),
+        "write two megabytes": lambda: session.write("x" * 2**21),
         "end a turn under a key": lambda: session.append("turn/end", END_OF_TURN, key="turn"),
         "begin a second turn": lambda: enter(session.turn()),
         "append a second turn": lambda: session.append("turn/start", {}),
@@ -72,6 +76,7 @@ def misuses_of_session(session: Any) -> Mapping[str, Call]:
 USES: Mapping[str, Callable[[Any, Any], Any]] = {
     "append": lambda runtime, session: session.append("my/n", {"n": 1}),
     "append under a key": lambda runtime, session: session.append("my/n", {"n": 1}, key="once"),
+    "write": lambda runtime, session: session.write("text"),
     "flush": lambda runtime, session: session.flush(),
     "turn": lambda runtime, session: enter(session.turn()),
     "tool": lambda runtime, session: enter(session.tool("late", "bash", {})),
@@ -86,7 +91,7 @@ USES: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 """What is right in itself, and wrong where nothing may be used any more."""
 
-USES_OF_A_SESSION = 7
+USES_OF_A_SESSION = 8
 """So many of them, the first ones, use the session; the others use the runtime alone."""
 
 

@@ -88,6 +88,25 @@ async def test_write_behind_tells_the_next_call_and_goes_on_trying(disk: Path) -
         assert session.head == 2
 
 
+async def test_written_text_is_told_of_and_kept_as_events_are(disk: Path) -> None:
+    """The next write raises, once, and its text isn't taken; all that was is stored in order when space returns."""
+    async with open_runtime(disk / "store") as runtime, await runtime.create_session() as session:
+        await say(session, "0")
+        await session.flush()
+        ballast = fill(disk)
+        session.write("1")
+        with anyio.fail_after(SECONDS_MAX):
+            await wait_until_refused(session)
+        with pytest.raises(StoreFull):
+            session.write("refused at the call")
+        session.write("2")
+        await say(session, "3")
+        ballast.unlink()
+        following = runtime.follow(session.id, after=1)
+        with anyio.fail_after(SECONDS_MAX):
+            assert [(await anext(following)).data["text"] for _ in range(3)] == ["1", "2", "3"]
+
+
 async def test_a_turn_that_ends_on_a_full_disk_is_ended_all_the_same(disk: Path) -> None:
     """Its end raises that it isn't stored yet; it is as soon as there is space, and the next turn may begin at once."""
     async with open_runtime(disk / "store") as runtime, await runtime.create_session() as session:

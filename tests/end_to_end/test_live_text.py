@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
 import pytest
 
+from turnkeeper.actors.asking import ask_hello
 from turnkeeper.actors.blocking import connect
+from turnkeeper.actors.bus import PUBLISH_SECONDS
 from turnkeeper.actors.following import Following
+from turnkeeper.actors.protocol import NODE_SOCKET
+from turnkeeper.actors.reads import StoreReads
 from turnkeeper.actors.records import Event
 from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.storage.backend import BackendReader
 
 from ..command_line import CommandLine
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, kill, node_of, writer_of
-from ..serving import FrameClient, ServedStore, served_store
+from ..serving import FrameClient, ServedStore, eventually, served_store
 
 CHUNK = "assistant/chunk"
 
@@ -85,8 +90,19 @@ async def test_a_follower_sees_text_grow_and_then_the_event(runtime: Runtime, st
 
 @pytest.mark.anyio
 @LOOPS_AND_STORES
-async def test_live_text_never_overtakes_what_is_before_it(runtime: Runtime, long_windows: None) -> None:
-    """Behind an event that isn't stored yet it isn't shown; once that is, it is, and behind that event."""
+async def test_live_text_never_overtakes_what_is_before_it(
+    runtime: Runtime, long_windows: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind an event that isn't stored yet it isn't shown, and costs nothing; once that is, it is, and behind it."""
+    looks = 0
+    call = StoreReads.call
+
+    async def count(self: StoreReads, function: Callable[[BackendReader], object]) -> object:
+        nonlocal looks
+        looks += 1
+        return await call(self, function)
+
+    monkeypatch.setattr(StoreReads, "call", count)
     async with await runtime.create_session() as session:
         following = runtime.follow(after=0, ephemeral=True)
         await session.append("user/message", {"text": "unflushed"})
@@ -94,6 +110,7 @@ async def test_live_text_never_overtakes_what_is_before_it(runtime: Runtime, lon
         with anyio.move_on_after(0.2) as scope:
             await anext(following)
         assert scope.cancelled_caught
+        assert looks < 10
         await session.flush()
         session.write("late")
         with anyio.fail_after(SECONDS_MAX):
@@ -103,6 +120,91 @@ async def test_live_text_never_overtakes_what_is_before_it(runtime: Runtime, lon
         (1, True, "early"),
         (2, False, "late"),
     ]
+
+
+@pytest.mark.anyio
+@LOOPS_AND_STORES
+async def test_live_text_waits_for_a_follower_that_is_behind(runtime: Runtime, long_windows: None) -> None:
+    """What was stored before comes first, however much that is; text that was stored meanwhile isn't shown again."""
+    async with await runtime.create_session() as session:
+        for number in range(50):
+            await session.append("my/type", {"number": number, "filling": "x" * 20_000})
+        position = await session.flush()
+        behind, ahead = runtime.follow(after=0, ephemeral=True), runtime.follow(after=position, ephemeral=True)
+        with anyio.fail_after(SECONDS_MAX):
+            assert (await anext(behind)).seq == 0
+            session.write("live")
+            await live(ahead)
+            assert [(await anext(behind)).seq for _ in range(49)] == list(range(1, 50))
+            shown = await anext(behind)
+            assert (shown.position, shown.seq, shown.data) == (0, 50, {"text": "live"})
+            session.write("stored")
+            await live(ahead)
+            await session.flush()
+            assert (await anext(behind)).position == position + 1
+        with anyio.move_on_after(0.1) as scope:
+            await anext(behind)
+        assert scope.cancelled_caught
+        assert behind._listener is not None
+        assert len(behind._listener.values) == 0
+
+
+@pytest.mark.anyio
+async def test_a_value_of_another_form_is_not_shown(runtime: Runtime, store: Path, long_windows: None) -> None:
+    """Whatever another process publishes for a session, its followers go on."""
+    async with await runtime.create_session() as session:
+        following = runtime.follow(after=0, ephemeral=True)
+        session.write("to")
+        await live(following)
+        with FrameClient(store, NODE_SOCKET) as stranger:
+            assert stranger.ask({"op": "attach", "name": "stranger"}) == {"op": "attached"}
+            assert stranger.receive() == {"op": "wanted", "topics": None}
+            for value in ({}, {"seq": "0", "time": 0, "data": {}}, {"seq": 0, "time": 0, "data": None}):
+                stranger.send({"op": "publish", "topic": session.id, "type": "my/type", "value": value})
+            assert stranger.ask({"op": "status"})["op"] == "status"
+        session.write("ken")
+        assert (await live(following)).data == {"text": "token"}
+
+
+@pytest.mark.anyio
+async def test_a_session_is_seen_twenty_times_a_second_at_most(runtime: Runtime, long_windows: None) -> None:
+    """However many tokens are written, and although the follower could take more."""
+    seen: list[Event] = []
+
+    async def follow() -> None:
+        async for event in runtime.follow(after=0, ephemeral=True):
+            seen.append(event)
+
+    async with await runtime.create_session() as session, anyio.create_task_group() as tasks:
+        tasks.start_soon(follow)
+        while not seen:
+            session.write("x")
+            await anyio.sleep(0.001)
+        begun = anyio.current_time()
+        seen.clear()
+        while anyio.current_time() < begun + 0.4:
+            session.write("x")
+            await anyio.sleep(0.001)
+        assert 2 <= len(seen) <= (anyio.current_time() - begun) / PUBLISH_SECONDS + 1
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("state", ["serving", "opening"])
+async def test_who_opens_the_store_later_is_heard_too(
+    runtime: Runtime, store: Path, long_windows: None, state: str
+) -> None:
+    """Somebody listens already: the newcomer is told so, also while it waits for a writer that is being replaced."""
+    async with await runtime.create_session() as session:
+        following = runtime.follow("*", ephemeral=True)
+        session.write("x")
+        await live(following)
+        if state == "opening":
+            kill(writer_of(store))
+            eventually(lambda: (ask_hello(str(store)) or {})["state"] == state)
+        async with open_runtime(store) as newcomer, await newcomer.create_session() as other:
+            other.write("hello")
+            assert (await live(following)).data == {"text": "hello"}
 
 
 @pytest.mark.anyio
@@ -170,7 +272,9 @@ async def test_text_is_published_only_while_somebody_listens(runtime: Runtime, l
         await live(following)
         assert bus.wanted == frozenset([session.id])
         await following.aclose()
-        await write_until_unheard()
+        with anyio.fail_after(SECONDS_MAX):
+            while bus.wanted != frozenset():  # noqa: ASYNC110
+                await anyio.sleep(0.001)
         dropped = runtime.follow(ephemeral=True)
         await live(dropped)
         del dropped
@@ -262,6 +366,17 @@ def test_a_process_that_reads_nothing_holds_up_nobody_and_gets_the_latest(served
     finally:
         for client in (publisher, slow, quick):
             client.close()
+
+
+def test_a_listener_that_dies_is_not_published_to(served: ServedStore) -> None:
+    """It said no goodbye: the end of its connection is enough."""
+    with attached(served) as publisher, attached(served, ["a"]):
+        assert publisher.receive() == {"op": "wanted", "topics": ["a"]}
+    with attached(served) as publisher:
+        with attached(served, ["b"]):
+            while publisher.receive() != {"op": "wanted", "topics": ["b"]}:
+                pass
+        assert publisher.receive() == {"op": "wanted", "topics": []}
 
 
 def test_what_is_no_value_ends_its_own_connection_with_a_reason(served: ServedStore) -> None:

@@ -208,6 +208,39 @@ async def test_a_flush_waits_for_text_behind_calls_that_wait(runtime: Runtime, s
             os.kill(writer, signal.SIGCONT)
 
 
+async def test_a_close_among_calls_that_wait_keeps_the_text_within_its_turn(runtime: Runtime, store: Path) -> None:
+    """What was written stands before the turn's end; the call that came after the close is refused."""
+    session = await runtime.create_session()
+    await session.append("turn/start", {})
+    await session.flush()
+    refused: list[Exception] = []
+
+    async def append_too_late() -> None:
+        try:
+            await session.append("my/type", {"text": "too late"})
+        except SessionClosed as error:
+            refused.append(error)
+
+    writer = writer_of(store)
+    os.kill(writer, signal.SIGSTOP)
+    try:
+        with anyio.fail_after(SECONDS_MAX):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(partial(session.append, "my/type", {"text": "keyed"}, key="k"))
+                await anyio.wait_all_tasks_blocked()
+                session.write("behind it")
+                tasks.start_soon(session.aclose)
+                await anyio.wait_all_tasks_blocked()
+                tasks.start_soon(append_too_late)
+                await anyio.wait_all_tasks_blocked()
+                os.kill(writer, signal.SIGCONT)
+    finally:
+        os.kill(writer, signal.SIGCONT)
+    assert len(refused) == 1
+    events = told(await runtime.read(session.id, start=1))
+    assert events == [("my/type", "keyed"), (CHUNK, "behind it"), ("turn/end", None)]
+
+
 async def test_fifty_flushes_of_one_session_share_a_commit(runtime: Runtime, store: Path) -> None:
     """Those that come while one is on its way are one more, with everything that was written meanwhile."""
     client = runtime._client

@@ -249,6 +249,19 @@ def test_a_listening_client_that_leaves_is_not_published_to(world: World) -> Non
     assert source.tell is None
 
 
+def test_a_client_that_comes_later_is_told_what_is_wanted(world: World) -> None:
+    """It publishes from the beginning; where nothing is wanted it is told nothing."""
+    assert world.writing.peer.told == []
+    listener = world.reading.listen("a")
+    world.settle()
+    newcomer = Joined(world.board)
+    newcomer.carry()
+    newcomer.source("a").say("hello")
+    newcomer.carry()
+    world.settle()
+    assert values(listener) == [("a", "hello")]
+
+
 def test_a_new_node_learns_who_listens_and_what_there_is(world: World) -> None:
     """After a restart both sides come again, in whatever order; what was said meanwhile is heard."""
     source = world.writing.source("a")

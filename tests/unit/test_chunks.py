@@ -159,6 +159,22 @@ def test_text_behind_what_is_on_its_way_has_a_window_of_its_own(written: Written
     assert driver.groups()[0][2] == 1
 
 
+def test_text_behind_what_waits_for_an_answer_has_a_window_of_its_own(written: Written) -> None:
+    """The window of that is over already: it goes with the next group, and the text when its own time has come."""
+    driver, stream = written.driver, written.stream
+    written.append()
+    driver.link.request_flush(stream)
+    driver.groups()
+    written.append()
+    driver.pass_time(WINDOW_SECONDS)
+    written.write("text")
+    driver.answer(1, [0, 1, 1])
+    assert driver.groups()[0][3].count(b"\n") == 1
+    driver.answer(2, [1, 2, 2])
+    driver.pass_time(WINDOW_SECONDS)
+    assert driver.groups()[0][2] == 2
+
+
 def test_a_large_text_that_nobody_flushes_is_sent_before_its_window_ends(written: Written) -> None:
     """As with everything that is appended, bytes don't pile up; what is left of it has its window."""
     written.write("x" * (TEXT_BYTES_MAX - 10), "rest")
