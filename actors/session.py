@@ -606,11 +606,19 @@ class Session:
 
     async def _wait_stored(self) -> None:
         """Wait until all that is numbered now is durable. Raises as `flush` does."""
-        stream = self._stream
+        stream, client = self._stream, self._client
         target = stream.head
-        self._client.link.request_flush(stream)
-        # A keyed line that turns out to be known gives its number back: then the head is all there is.
-        await self._wait_until(lambda: stream.acknowledged >= min(target, stream.head))
+        client.link.request_flush(stream)
+        seen = stream.failures
+        stream.waiting += 1
+        try:
+            # A keyed line that turns out to be known gives its number back: then the head is all there is.
+            while stream.acknowledged < target and stream.acknowledged < stream.head:
+                if stream.refusal is not None or stream.failures != seen:
+                    stream.raise_failure()
+                await client.wait_change(stream)
+        finally:
+            stream.waiting -= 1
 
     async def _wait_room(self) -> None:
         """Wait until a line can be numbered and buffered, with the order lock held."""
