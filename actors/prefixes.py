@@ -16,6 +16,9 @@ from .looking import PAGE_EVENTS, whole_events, whole_page
 from .records import Event
 from .rewinds import Range, live_ranges, newest_rewind
 
+PIECE_EVENTS_FIRST = 32
+"""How many events are looked at first; then twice as many each time, up to a page."""
+
 _TYPE = b',"type":"'
 _TURN_TYPES = tuple(b'%b%b"' % (_TYPE, type.encode()) for type in (TURN_START, TURN_END))
 
@@ -55,8 +58,11 @@ def _nearest_turn_event(reader: BackendReader, id: str, ranges: list[Range]) -> 
 
 
 def _pieces_from_the_end(ranges: list[Range]) -> Iterator[Range]:
+    """Cut ranges into pieces, from their end on: most turns are short, so the first pieces are."""
+    size = PIECE_EVENTS_FIRST
     for start, stop in reversed(ranges):
         while stop > start:
-            begin = max(start, stop - PAGE_EVENTS)
+            begin = max(start, stop - size)
             yield begin, stop
             stop = begin
+            size = min(2 * size, PAGE_EVENTS)

@@ -11,6 +11,9 @@ import sqlite3
 import sys
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
+from itertools import chain
+
+import orjson
 
 from ..errors import Failed
 from ..findings import Finding
@@ -116,10 +119,16 @@ class SqliteReader:
         """
         rows: list[StreamRow] = []
         cwds = {cwd} if isinstance(cwd, str) else set(cwd)
+        # What a summary surely lacks is left out there, and not first read here.
+        pieces = [[_member(name, value)] for name, value in (*equal.items(), *([label] if label else []))]
+        pieces += [[_member(name, path) for name in ("cwd", "cwd_real") for path in cwds]] if cwds else []
+        pieces += [[f'"{having}":']] if having else []
+        holds = "".join(f" AND ({' OR '.join('instr(summary, ?)' for _ in each)})" for each in pieces)
         with self._looking() as database:
             found = database.execute(
-                "SELECT * FROM streams WHERE position > 0 AND (position, id) < (?, ?) ORDER BY position DESC, id DESC",
-                (1 << 62, "") if before is None else before,
+                f"SELECT * FROM streams WHERE position > 0 AND (position, id) < (?, ?){holds} "
+                "ORDER BY position DESC, id DESC",
+                (*((1 << 62, "") if before is None else before), *chain.from_iterable(pieces)),
             )
             while len(rows) < limit and (row := found.fetchone()) is not None:
                 stream = Stream(*row).as_row()
@@ -186,6 +195,14 @@ def _changed() -> Failed:
 def _note_gap(page: Page, due: int, found: int) -> None:
     if found > due:
         page.missing.append(Gap(due, found - due, "their rows are gone", DATABASE_FILE, 0))
+
+
+def _member(name: str, value: str) -> str:
+    """Give a member as it stands in a summary; for what can't stand in one, something that doesn't, either."""
+    try:
+        return orjson.dumps({name: value})[1:-1].decode()
+    except TypeError:
+        return "\n"
 
 
 def _fits(summary: Summary, include_deleted: bool, label: tuple[str, str] | None, equal: Mapping[str, str]) -> bool:

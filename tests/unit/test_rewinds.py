@@ -192,9 +192,11 @@ def test_a_session_without_turns_is_not_searched_for_one() -> None:
 
 def test_only_what_lies_behind_the_nearest_end_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Page by page, back from the place."""
-    monkeypatch.setattr("turnkeeper.actors.prefixes.PAGE_EVENTS", 4)
+    monkeypatch.setattr("turnkeeper.actors.prefixes.PIECE_EVENTS_FIRST", 4)
     log = Log(*TURN * 50, NOTE, NOTE)
     assert (log.state(252).open_turn, log.read_count) == (None, 4)
+    log.add(*[NOTE] * 10)
+    assert (log.state(262).open_turn, log.read_count) == (None, 4 + 4 + 8 + 16)
 
 
 def test_a_turn_without_a_number_gets_one_that_none_has() -> None:
