@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.actors.errors import Exists, SessionBusy
+from turnkeeper.actors.errors import CriticalTypes, Exists, SessionBusy
 from turnkeeper.actors.runtime import open_runtime
 
 pytestmark = pytest.mark.anyio
@@ -19,9 +19,10 @@ class Interruption(Exception):
     """What stops a repair in the middle."""
 
 
-async def _damage(path: Path) -> str:
-    """Make a store whose one session has lost event `LOST`; give its id."""
+async def _damage(path: Path, *, is_critical: bool = False) -> str:
+    """Make a store whose one session has lost event `LOST`; give its id. Its type is critical, if that is wanted."""
     async with open_runtime(path) as runtime, await runtime.create_session(key="k") as session:
+        runtime.register("note/n", critical=is_critical)
         for number in range(EVENTS):
             await session.append("note/n", {"number": number})
             if number in (LOST - 1, LOST):
@@ -61,6 +62,18 @@ async def test_an_interrupted_repair_is_finished_by_the_next_one(tmp_path: Path)
         numbers = [event.data["number"] for event in copied[1:]]
         assert numbers == [number for number in range(EVENTS) if number != LOST]
         assert len(await runtime.sessions()) == 2
+
+
+async def test_a_repair_needs_to_know_no_critical_type(tmp_path: Path) -> None:
+    """It adds nothing but what the damaged session has: a copy is begun and finished, and its type stays critical."""
+    await _damage(tmp_path / "store", is_critical=True)
+    await _stop_in_the_middle(tmp_path / "store")
+    async with open_runtime(tmp_path / "store") as runtime:
+        found = await runtime.repair_session("k")
+        assert found.is_new
+        assert found.copy is not None
+        with pytest.raises(CriticalTypes):
+            await runtime.open_session(found.copy)
 
 
 async def test_a_copy_that_is_being_made_is_left_to_its_maker(tmp_path: Path) -> None:

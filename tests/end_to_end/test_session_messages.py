@@ -124,8 +124,10 @@ asyncio.run(main())
 
 
 @both_backends
-async def test_a_killed_agents_session_is_well_formed_before_and_after_its_closing(store: Path, kept_by: str) -> None:
-    """Who only looks sees the same messages as the next owner: each call with the result that closing gives it."""
+async def test_a_killed_agents_session_is_well_formed_before_and_after_its_closing(
+    store: Path, kept_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who only looks sees the same as the next owner, however pages fall: each call with the result of its closing."""
     kept_at = str(store) if kept_by == "journal" else f"sqlite:{store}"
     host = start_python(HOST, kept_at)
     try:
@@ -137,6 +139,9 @@ async def test_a_killed_agents_session_is_well_formed_before_and_after_its_closi
     async with open_runtime(kept_at) as runtime:
         before = await seen(runtime, "k")
         assert in_short(before) == expected
+        monkeypatch.setattr(walking, "PAGE_BYTES", 200)
+        assert await seen(runtime, "k") == before
+        assert [event async for event in runtime.events("k")] == await runtime.read("k")
         async with await runtime.open_session("k") as session:
             assert await listed(session) == before
         assert await seen(runtime, "k") == before

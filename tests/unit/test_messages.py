@@ -155,6 +155,7 @@ def test_events_that_cant_be_read_are_a_message_of_their_own() -> None:
         ([answer("", "a"), finished("a", 1), answer("", "a"), finished("a", 2)], ["a:(a)", "a=1", "a:()"]),
         ([answer("x", "a"), finished("a", 1), started("a"), finished("a", 2)], ["a:x(a)", "a=1", "a:(a)", "a=2"]),
         ([answer("x", "a"), finished("a", 1), END, START, answer("", "a"), END], ["a:x(a)", "a=1", "a:(a)", NONE]),
+        ([finished("a", 1), started("a"), END, answer("", "a")], ["a:(a)", "a=TOOL_OUTCOME_UNKNOWN", "a:(a)", NONE]),
     ],
     ids=str,
 )
