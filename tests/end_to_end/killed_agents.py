@@ -12,12 +12,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import anyio
 
 from turnkeeper.actors.folding import Effect
 from turnkeeper.actors.frame_socket import FrameSocket
+from turnkeeper.actors.ids import new_session_id
 from turnkeeper.actors.runtime import Runtime, open_runtime
 from turnkeeper.actors.session import Session
 
@@ -72,6 +74,10 @@ async def run_agent(store: str, ran: int, number: int) -> None:
 
 def main(store: str, ran: str, loop: str) -> None:
     """Start agents, one after the other, until one comes to its end."""
+    # What each child would load for itself: its loop, the words of ids, and what reads an index.
+    import_module(f"anyio._backends._{loop}")
+    import_module("turnkeeper.storage.reading")
+    new_session_id()
     descriptor = os.open(ran, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     number, status = 0, signal.SIGKILL.value
     while status == signal.SIGKILL:
