@@ -18,9 +18,8 @@ from turnkeeper.storage.exact_json import encode_data, encode_event
 from turnkeeper.storage.limits import KIB, LINE_BYTES_MAX, MIB
 
 from .bus import Source
+from .core_types import ASSISTANT_CHUNK
 from .owned_stream import OwnedStream
-
-ASSISTANT_CHUNK: Final = "assistant/chunk"
 
 TEXT_CHANNEL: Final = "text"
 """The channel of what isn't given another one; chunks of it don't name it."""

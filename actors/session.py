@@ -491,8 +491,7 @@ class Session:
         """Number and buffer events of our own making, whose changes of the summary come with the last of them."""
         now = time_ns() // 1_000_000 if time is None else time
         stream, patch, lines = self._stream, dict[str, Any](), list[bytes]()
-        if stream.has_text and stream.may_number:
-            self._chunks.cut()
+        stream.cut_text()
         for seq, (type, data) in enumerate(events, stream.head):
             patch |= self._state.fold(seq, type, data) or {}
             lines.append(encode_event(self.id, seq, now, type, data, text="replace"))
