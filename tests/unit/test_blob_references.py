@@ -128,6 +128,8 @@ def test_a_stub_folds_as_its_data_does() -> None:
         ("tool/started", {"id": "b", "name": "write", "arguments": large, "effect": "idempotent"}),
         ("tool/finished", {"id": "a", "output": large}),
         ("tool/started", {"id": "z", "name": "late", "arguments": {}}),
+        ("tool/late-result", {"id": "b", "output": large}),
+        ("session/rewound", {"to": 3, "previous": None, "why": large}),
     ]
     whole, stubs = TurnState(), TurnState()
     for seq, (type, data) in enumerate(events):
