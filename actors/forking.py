@@ -20,6 +20,7 @@ from .folding import NEWEST_REWIND, OPEN_TURN, TURNS, TurnState, count_or_none
 from .log_summary import CRITICAL, LogSummary
 from .looking import whole_events
 from .prefixes import state_at
+from .records import status_of
 from .session_header import new_header
 from .session_opening import reserve
 
@@ -78,7 +79,8 @@ def _look(reader: BackendReader, wanted: str, at: int | None) -> Beginning:
         raise InvalidFork(row.id, at, f"it has {row.head} events; give a number of them")
     open_turn = count_or_none(summary.get(OPEN_TURN))
     if open_turn is not None and at > open_turn:
-        why = f"event {open_turn} began a turn that is open; end it first, or fork at {open_turn} or before"
+        how = "end it first" if status_of(summary.get("owner")) == "active" else "opening the session closes it"
+        why = f"event {open_turn} began a turn that is open; {how}, or fork at {open_turn} or before"
         raise InvalidFork(row.id, at, why)
     if _is_damaged(reader, row):
         for _ in whole_events(reader, row.id, 0, at):

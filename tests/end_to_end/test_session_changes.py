@@ -23,7 +23,9 @@ from turnkeeper.actors.errors import (
     SessionClosed,
     TooLarge,
     TurnkeeperError,
+    WrongKind,
 )
+from turnkeeper.actors.ids import inbox_id
 from turnkeeper.actors.records import SessionInfo
 from turnkeeper.actors.runtime import Runtime, open_runtime
 from turnkeeper.actors.session import Session
@@ -185,6 +187,25 @@ async def test_a_deleted_session_is_gone_until_it_is_brought_back(runtime: Runti
         assert again.head == 1
 
 
+async def test_the_inbox_is_deleted_with_its_session(runtime: Runtime) -> None:
+    """Nothing is sent to it meanwhile; undeleted, it has what it had, and is no session itself."""
+    id = await made(runtime, key="k")
+    await runtime.send(id, "my/message", {"n": 1})
+    await runtime.delete(id)
+    for wanted in (id, "k", id[:-1]):
+        with pytest.raises(Deleted, match=f"^{id} is deleted; undelete it"):
+            await runtime.send(wanted, "my/message", {"n": 2})
+    reads = runtime._client.reads
+    assert [row.id for row in await reads.call(lambda reader: reader.rows(10, kind="inbox"))] == []
+    await runtime.undelete(id)
+    async with await runtime.open_session("k") as session:
+        message = await anext(session.inbox())
+        assert message.data == {"n": 1}
+    for call in (runtime.delete, runtime.undelete, runtime.fork_session, runtime.stop_session, runtime.open_session):
+        with pytest.raises(WrongKind, match=f"^{inbox_id(id)} is no session but of the kind 'inbox'"):
+            await call(inbox_id(id))
+
+
 async def test_a_session_that_somebody_has_is_not_deleted(runtime: Runtime, store: Path) -> None:
     """Its owner is named; one whose process was killed has nobody any more."""
     async with await begun(runtime) as session:
@@ -251,10 +272,11 @@ async def test_stopping_a_session_stops_all_below_it(runtime: Runtime, store: Pa
 
 
 async def test_a_ring_of_parents_is_stopped_once(runtime: Runtime) -> None:
-    """Two sessions that name each other as their parents end no program."""
+    """Two sessions that name each other as their parents end no program, wherever they lie."""
     async with await begun(runtime) as first, await begun(runtime) as second:
         await first.set_parent(second.id)
         await second.set_parent(first.id)
+        assert await runtime.stop_session(await made(runtime)) == []
         assert sorted(await runtime.stop_session(first.id)) == sorted((first.id, second.id))
 
 

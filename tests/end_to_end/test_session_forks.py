@@ -97,12 +97,12 @@ async def test_a_fork_reads_as_its_parents_beginning_wherever_it_begins(runtime:
                 assert begun[:at] == log[:at]
                 assert begun[at] == (at, "session/forked", {"parent": parent.id, "at": at})
                 assert [event[1:] for event in begun[at + 1 :]] == closings(log, at)
-                async with fork.turn():
-                    await fork.append("my/note", {"of": "the fork"})
-                number = (await fork.read(start=len(begun), limit=1))[0].data["turn"]
-                assert number == 1 + sum(type == "turn/start" for _, type, _ in log[:at])
             async with await runtime.open_session(fork.id) as again:
-                assert (again.interrupted, again.head) == (None, len(begun) + 3)
+                assert (again.interrupted, again.head) == (None, len(begun))
+                async with again.turn():
+                    pass
+                number = (await again.read(start=len(begun), limit=1))[0].data["turn"]
+                assert number == 1 + sum(type == "turn/start" for _, type, _ in log[:at])
         assert told(await runtime.read(parent.id)) == log, "the parent is as it was"
 
 
@@ -237,6 +237,30 @@ async def test_a_fork_inside_an_open_turn_is_refused(runtime: Runtime) -> None:
         async with await session.fork() as begun:
             assert begun.head == 5
         assert len(await runtime.sessions()) == 3
+
+
+async def test_a_turn_that_a_crash_left_open_is_closed_by_an_opening_and_not_by_a_fork(store: Path) -> None:
+    """The fork is refused and says so, as nobody but an owner writes to a session; then it can be made."""
+    program = """
+import sys
+from turnkeeper.actors.blocking import connect
+
+with connect(sys.argv[1]) as runtime, runtime.open_session("k", create=True) as session, session.turn():
+    session.flush()
+    print(flush=True)
+    sys.stdin.read()
+"""
+    host = start_python(program, str(store))
+    try:
+        read_line(host)
+        kill(host.pid)
+    finally:
+        end_all([host])
+    async with open_runtime(store) as runtime:
+        with pytest.raises(InvalidFork, match="opening the session closes it, or fork at 0 or before"):
+            await runtime.fork_session("k")
+        async with await runtime.open_session("k") as session, await session.fork() as fork:
+            assert [event.type for event in await fork.read()] == ["turn/start", "turn/end", "session/forked"]
 
 
 async def test_a_fork_that_cannot_be_leaves_nothing(runtime: Runtime) -> None:

@@ -61,7 +61,7 @@ async def test_pages_give_every_session_once(runtime: Runtime, monkeypatch: pyte
     for limit in (1, 3, 39, 40, 100):
         assert await paged(runtime, limit) == expected
         assert await paged(runtime, limit, all="1") == expected
-        assert await paged(runtime, limit, n="3", all="1") == [id for id in expected if made_ids.index(id) % 7 == 3]
+        assert await paged(runtime, limit, all="1", n="3") == [id for id in expected if made_ids.index(id) % 7 == 3]
     assert await runtime.sessions(limit=0) == []
     assert ids(await runtime.sessions(after=expected[9], limit=2)) == expected[10:12]
     with pytest.raises(NotFound):
