@@ -248,12 +248,17 @@ class Session:
         return Inbox(self, self._inbox, wakes_max)
 
     async def send(self, to: str, type: str, data: Mapping[str, Any], *, key: str | None = None) -> int:
-        """Send a message in this session's name; otherwise as `Runtime.send`. It is stored before events in the buffer.
+        """Send a message in this session's name; otherwise as `Runtime.send`.
 
-        Raises SessionClosed or Fenced if the session isn't yours any more, and what `Runtime.send` raises.
+        What was appended here before is stored first, so a receiver never knows what the sender's log doesn't.
+
+        Raises what `flush` raises, then nothing was sent; and what `Runtime.send` raises.
         """
-        self._stream.check_owned()
-        return await send(self._client, to, type, data, key=key, author=self._stream)
+        stream = self._stream
+        stream.check_owned()
+        if stream.has_text or stream.acknowledged < stream.head:
+            await self.flush()
+        return await send(self._client, to, type, data, key=key, author=stream)
 
     async def append_accepting(self, message: int, type: str, data: Mapping[str, Any]) -> int:
         """Append the event that takes a message of the inbox, given by its number; see `Message.accept`."""

@@ -19,10 +19,12 @@ from turnkeeper.actors.errors import (
     InvalidValue,
     NotFound,
     SessionClosed,
+    StoreFull,
     TooLarge,
     WrongKind,
 )
 from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.session import Session
 
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, finish, kill, node_of, start_python, writer_of
 from .suspensions import Once, Suspensions
@@ -204,6 +206,26 @@ async def test_only_its_owner_sends_in_a_sessions_name(runtime: Runtime, store: 
             await new.send(id, "my/n", {})
         former.give_up()
     assert len(await inbox_of(runtime, id)) == 1
+
+
+async def test_a_session_sends_only_what_its_log_knows(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it appended and wrote before is durable when the message is; where that can't be stored, nothing is sent."""
+    receiver = await make(runtime, "receiver")
+    async with await runtime.create_session() as sender:
+        await sender.append("note/n", {"n": 1})
+        sender.write("and so on")
+        await sender.send(receiver, "my/n", {"n": 1})
+        assert [event.type for event in await runtime.read(sender.id)] == ["note/n", "assistant/chunk"]
+        await sender.append("note/n", {"n": 2})
+
+        async def fail(session: Session) -> int:
+            raise StoreFull(1, 2)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Session, "flush", fail)
+            with pytest.raises(StoreFull):
+                await sender.send(receiver, "my/n", {"n": 2})
+        assert len(await inbox_of(runtime, receiver)) == 1
 
 
 async def test_large_data_and_blobs_come_with_a_message(
