@@ -125,6 +125,14 @@ class Client:
 
     # -- What sessions and followers ask for
 
+    def stream_open_here(self, name: str) -> OwnedStream | None:
+        """Give the stream of the session that is open through this client and has this id or key, stored or not."""
+        open_here = self.link.streams
+        for session in self.sessions:
+            if name in (session.id, session.key) and session._stream in open_here:
+                return session._stream
+        return None
+
     async def open_stream(
         self,
         wanted: str,

@@ -145,15 +145,12 @@ class Following:
 
     async def _resolved(self, wanted: str) -> str:
         """Give the id that is meant; a pattern stays one, and a session that is open here needn't have events yet."""
-        if "*" in wanted or any(stream.id == wanted for stream in self._client.link.streams):
+        if "*" in wanted:
             return wanted
-        try:
-            return await self._client.reads.call(lambda reader: reader.resolve(wanted))
-        except NotFound:
-            for stream in self._client.link.streams:
-                if stream.reservation is not None and stream.reservation["create"].get("key") == wanted:
-                    return stream.id
-            raise
+        here = self._client.stream_open_here(wanted)
+        if here is not None:
+            return here.id
+        return await self._client.reads.call(lambda reader: reader.resolve(wanted))
 
 
 def _end_of(reader: BackendReader, stream: str) -> tuple[int, int]:

@@ -82,11 +82,11 @@ async def _mend(client: Client, refusal: BlobMissing | NotFound) -> bool:
     """Do what lets a message be sent that was refused, if that can be done here, and say whether it can."""
     if isinstance(refusal, BlobMissing):
         return await client.blobs.restore(refusal.digest)
-    for stream in client.link.streams:
-        if stream.reservation is not None and refusal.wanted in _names(stream.reservation["create"]):
-            await make_known(client, stream)
-            return True
-    return False
+    stream = client.stream_open_here(refusal.wanted)
+    if stream is None:
+        return False
+    await make_known(client, stream)
+    return True
 
 
 def _encode(type: str, data: Mapping[str, Any], sender: str | None) -> bytes:
@@ -95,7 +95,3 @@ def _encode(type: str, data: Mapping[str, Any], sender: str | None) -> bytes:
     place = line.index(_TYPE)
     given, by = line[place:-2], encode_data(INBOX_MESSAGE, {"sender": sender})
     return b'%b"type":"%b","data":{%b,%b}\n' % (line[line.index(_TAIL) : place], INBOX_MESSAGE.encode(), given, by[1:])
-
-
-def _names(header: Mapping[str, Any]) -> tuple[str, str | None]:
-    return header["id"], header.get("key")
