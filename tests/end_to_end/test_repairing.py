@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.actors.errors import CriticalTypes, Exists, SessionBusy
+from turnkeeper.actors.errors import Corrupt, CriticalTypes, Exists, SessionBusy
 from turnkeeper.actors.runtime import open_runtime
 
 pytestmark = pytest.mark.anyio
@@ -124,3 +124,27 @@ async def test_what_was_rewound_stays_so_in_the_copy(tmp_path: Path) -> None:
         assert row.summary["rewound"] == 5
         again = await runtime.repair_session("k")
         assert (again.copy, again.is_new) == (found.copy, False)
+
+
+async def test_a_damaged_session_is_forked_before_its_damage_and_not_behind(tmp_path: Path) -> None:
+    """The fork goes on with what is whole; behind it, what is missing is named, and no session is made."""
+    path = tmp_path / "store"
+    async with open_runtime(path) as runtime, await runtime.create_session(key="k") as session:
+        for number in range(4):
+            await session.append("note/n", {"number": number})
+            await session.flush()
+    segment = path / "journal" / "00000001.jsonl"
+    content = segment.read_bytes()
+    header = content.rindex(b'{"$batch":', 0, content.index(b'"number":2}'))
+    segment.write_bytes(content[:header] + b"'" + content[header + 1 :])
+    (path / "index.json").unlink()
+    async with open_runtime(path) as runtime:
+        with pytest.raises(Corrupt):
+            await runtime.open_session("k")
+        async with await runtime.fork_session("k", at=2) as fork:
+            assert [event.data.get("number") for event in await fork.read()] == [0, 1, None]
+        for at in (3, None):
+            with pytest.raises(Corrupt) as caught:
+                await runtime.fork_session("k", at=at)
+            assert caught.value.missing == [(2, 1)]
+        assert len(await runtime.sessions()) == 2
