@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from turnkeeper.actors.protocol import PROTOCOL
+
 from ..command_line import DEADLINE_SECONDS, CommandLine, Outcome, event_line
 from ..serving import eventually, served_store
 
@@ -173,7 +175,7 @@ def test_a_full_disk_refuses_appends_and_takes_them_again_later(cli: CommandLine
 OTHER_VERSION = """
 import sys
 from turnkeeper.actors import protocol
-protocol.PROTOCOL, protocol.VERSION = 2, "9.9"
+protocol.PROTOCOL, protocol.VERSION = 99, "9.9"
 from turnkeeper.runtime.cli import main
 main()
 """
@@ -186,7 +188,7 @@ def test_another_version_on_the_other_side_is_named(cli: CommandLine, command: t
         other = [sys.executable, "-c", OTHER_VERSION, *command, "--json"]
         done = subprocess.run(other, env=cli.environment, capture_output=True, timeout=DEADLINE_SECONDS, check=False)
         outcome = Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
-        assert_one_line(outcome, 1, "protocol 1", "9.9 (protocol 2)")
+        assert_one_line(outcome, 1, f"protocol {PROTOCOL}", "9.9 (protocol 99)")
         assert outcome.error["kind"] == "version_mismatch"
         assert outcome.error["pid"] in (served.process.pid, served.writer_pid())
 

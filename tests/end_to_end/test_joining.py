@@ -322,7 +322,7 @@ async def test_a_node_of_another_version_is_one_error_with_both_and_its_pid(tmp_
     store_file = store.open_store_file(str(path), create=True)
     assert lock.take(store_file)
     store.finish(store_file, str(path), None)
-    hello = {"op": "hello", "protocol": 2, "version": "9.9", "pid": os.getpid(), "state": "serving"}
+    hello = {"op": "hello", "protocol": 99, "version": "9.9", "pid": os.getpid(), "state": "serving"}
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path / "node.sock"))
         listener.listen()
@@ -339,7 +339,7 @@ async def test_a_node_of_another_version_is_one_error_with_both_and_its_pid(tmp_
                 said.append(await anyio.to_thread.run_sync(answer))
 
             tasks.start_soon(be_node)
-            with pytest.raises(VersionMismatch, match=r"9\.9.*protocol 2") as caught:
+            with pytest.raises(VersionMismatch, match=r"9\.9.*protocol 99") as caught:
                 await join(str(path), create=True)
     assert (caught.value.pid, said) == (os.getpid(), [b""])
     os.close(store_file)

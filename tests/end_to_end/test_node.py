@@ -17,7 +17,7 @@ import pytest
 
 from turnkeeper.actors import launch
 from turnkeeper.actors.asking import ask_hello, ask_status, ask_stop, ask_writer_hello, node_pid
-from turnkeeper.actors.protocol import NODE_SOCKET, PATIENCE_SECONDS
+from turnkeeper.actors.protocol import NODE_SOCKET, PATIENCE_SECONDS, PROTOCOL
 from turnkeeper.runtime.frames import FrameDecoder
 from turnkeeper.runtime.identity import process_state
 from turnkeeper.storage.lock import store_is_held
@@ -73,7 +73,7 @@ def test_a_node_says_who_it_is_and_a_second_candidate_is_too_late(store: ServedS
     """The hello carries protocol, version, pid and the store's own id; whoever comes second is told `busy`."""
     with store.visit() as visitor:
         hello = visitor.hello
-    assert (hello["op"], hello["protocol"], hello["pid"]) == ("hello", 1, store.process.pid)
+    assert (hello["op"], hello["protocol"], hello["pid"]) == ("hello", PROTOCOL, store.process.pid)
     assert hello["store"] == describe(str(store.path)).store
     candidate = launch.start_candidate(str(store.path), create=True, durability=None)
     assert word_of(candidate) == "busy"
