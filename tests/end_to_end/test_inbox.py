@@ -235,10 +235,11 @@ async def test_an_owner_that_only_waits_learns_that_it_was_taken_over(runtime: R
             except Fenced as error:
                 caught.append(error)
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(wait)
-            await other.follow("*", after=0).__anext__()  # the wait has begun, and stored the session
-            new = await other.open_session(session.id, takeover=True)
+        with anyio.fail_after(SECONDS_MAX):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wait)
+                await anext(other.follow("*", after=0))  # the wait has begun, and stored the session
+                new = await other.open_session(session.id, takeover=True)
         assert caught[0].stream == session.id
         assert caught[0].owner is not None
         for call in (session.append("note/x", {}), session.flush(), session.send(new.id, "note/x", {})):
@@ -264,14 +265,26 @@ async def test_a_session_that_is_closed_ends_the_wait(runtime: Runtime) -> None:
         except SessionClosed as error:
             ended.append(error.session)
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(wait)
-        await runtime.follow("*", after=0).__anext__()
-        await session.aclose()
+    with anyio.fail_after(SECONDS_MAX):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await anext(runtime.follow("*", after=0))
+            await session.aclose()
     with pytest.raises(SessionClosed):
         await anext(inbox)
     assert ended == [session.id]
     await send(runtime, "a")
+    async with await runtime.open_session("owner") as again:
+        assert texts(await taken(again.inbox(), 1)) == ["a"]
+
+
+async def test_nobody_listens_for_a_session_that_was_closed(runtime: Runtime) -> None:
+    """A host that opens and closes thousands keeps nothing of them, here and in the writer."""
+    for _ in range(2):
+        async with await runtime.open_session("owner", create=True) as session:
+            assert await is_idle(session.inbox())
+    await send(runtime, "a")
+    assert len(runtime._client.link._requests) == 0
     async with await runtime.open_session("owner") as again:
         assert texts(await taken(again.inbox(), 1)) == ["a"]
 
@@ -302,11 +315,12 @@ async def test_sessions_wake_an_owner_only_so_often_in_a_row(runtime: Runtime) -
         for word in ("first wake", "second wake"):
             await chatty.send("owner", "user/message", {"text": word})
             assert texts(await taken(inbox, 1)) == [word]
-        for word in ("held", "held too"):
+        large = "held, and too large for a line" * 10_000
+        for word in ("held", large):
             await chatty.send("owner", "user/message", {"text": word})
             assert await is_idle(inbox)
         await send(runtime, "a person's")
-        assert texts(await taken(inbox, 3)) == ["held", "held too", "a person's"]
+        assert texts(await taken(inbox, 3)) == ["held", large, "a person's"]
         for word in ("first again", "second again"):
             await chatty.send("owner", "user/message", {"text": word})
             assert texts(await taken(inbox, 1)) == [word]

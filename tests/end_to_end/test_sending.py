@@ -23,6 +23,7 @@ from turnkeeper.actors.errors import (
     TooLarge,
     WrongKind,
 )
+from turnkeeper.actors.inbox import Inbox, Message
 from turnkeeper.actors.runtime import Runtime, open_runtime
 from turnkeeper.actors.session import Session
 
@@ -45,6 +46,12 @@ async def inbox_of(runtime: Runtime, id: str) -> list[dict[str, Any]]:
         return [event.data for event in await runtime.read(f"inbox-{id}")]
     except NotFound:
         return []
+
+
+async def next_of(inbox: Inbox) -> Message:
+    """Take the next message of an inbox."""
+    with anyio.fail_after(SECONDS_MAX):
+        return await anext(inbox)
 
 
 async def test_a_message_is_durable_when_send_returns(store: Path) -> None:
@@ -89,7 +96,7 @@ async def test_a_session_is_sent_to_by_id_beginning_and_key_and_can_answer(runti
             await asks.send(to, "my/question", {"to": to})
         inbox = answers.inbox()
         for number in range(3):
-            message = await anext(inbox)
+            message = await next_of(inbox)
             assert (message.seq, message.sender) == (number, asks.id)
             await answers.send(message.sender or "", "my/answer", message.data)
         assert [each["sender"] for each in await inbox_of(runtime, asks.id)] == [answers.id] * 3
@@ -152,7 +159,7 @@ async def test_a_deleted_session_takes_no_message_and_keeps_those_it_had(runtime
     assert await runtime.send(id, "my/n", {"n": 1}) == 1
     async with await runtime.open_session(id) as session:
         inbox = session.inbox()
-        assert [(await anext(inbox)).data["n"] for _ in range(2)] == [0, 1]
+        assert [(await next_of(inbox)).data["n"] for _ in range(2)] == [0, 1]
 
 
 async def test_what_cant_be_sent_is_refused_and_stores_nothing(runtime: Runtime) -> None:
@@ -247,7 +254,7 @@ async def test_large_data_and_blobs_come_with_a_message(
         picture = await runtime.put_blob(b"picture", media_type="image/png")
         await runtime.send("owner", "my/picture", {"picture": picture})
         inbox = session.inbox()
-        first, second = await anext(inbox), await anext(inbox)
+        first, second = await next_of(inbox), await next_of(inbox)
         assert (first.type, first.data) == ("my/large", large)
         assert await runtime.get_blob(second.data["picture"]) == b"picture"
         await first.accept(first.type)
