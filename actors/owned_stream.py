@@ -2,8 +2,9 @@
 
 A line is added, waits for company, is sent in a *group* (one append of the protocol) and is acknowledged. At most one
 group of a stream is unanswered at a time: a group is one commit's, so a second would only wait elsewhere, and whatever
-is refused can never be overtaken by what comes after it. A patch belongs to the last line of its group, and a line with
-a key is a group of its own, so *marks* say where a group has to end.
+is refused can never be overtaken by what comes after it. All of a group is stored or nothing of it, so the patches that
+its lines bring are one: nobody sees the summary between them. *Marks* say where a patch came, and where a group has to
+end: a line with a key is a group of its own, and one that names blobs ends its group, as it may be refused for them.
 
 A refusal is either temporary (no space, outcome unknown: everything is kept and sent again; a named blob that isn't
 there: it is put again first, once) or final (another owner: what isn't stored never will be, and every call raises
@@ -17,6 +18,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from turnkeeper.storage.errors import BlobMissing, Conflict, Failed, Fenced, StorageError, StoreFull
+from turnkeeper.storage.exact_json import encode_data
+from turnkeeper.storage.limits import PATCH_BYTES_MAX
 
 from .errors import SessionClosed
 
@@ -287,17 +290,26 @@ class OwnedStream:
         return entry
 
     def _cut_group(self, first: int) -> tuple[int, Patch | None, str | None]:
-        lines = self._lines
-        count = self._marks[0][0] - first if self._marks else len(lines)
-        size = 0
-        for index in range(count):
-            size += len(lines[index])
-            if size > GROUP_BYTES_MAX and index > 0:
-                return index, None, None
-        if not self._marks:
-            return count, None, None
-        _, patch, key = self._marks.popleft()
-        return count, patch, key
+        """Say how many lines the next group has, its patch and its key; the marks that it takes are gone."""
+        marks, count, size = self._marks, 0, 0
+        patch: Patch | None = None
+        while True:
+            stop, more, key = marks[0] if marks else (self.head, None, None)
+            stands_alone = key is not None or (more is not None and "blobs" in more)
+            merged = more if patch is None else {**patch, **(more or {})}
+            if patch is not None and (stands_alone or not _fits(merged)):
+                return count, patch, None
+            for place in range(count, stop - first):
+                size += len(self._lines[place])
+                if size > GROUP_BYTES_MAX and place > 0:
+                    return place, patch, None
+            count, patch = stop - first, merged
+            if not marks:
+                return count, patch, None
+            marks.popleft()
+            # What begins a stream has a header, and room for one patch beside it.
+            if stands_alone or more is None or self.reservation is not None:
+                return count, patch, key
 
     def acknowledge(self, first: int, position: int) -> None:
         """Take the answer that the group is durable, from `first` on; `position` is its last event's."""
@@ -393,6 +405,10 @@ class OwnedStream:
         wake, self.wake = self.wake, None
         if wake is not None:
             wake()
+
+
+def _fits(patch: Patch | None) -> bool:
+    return patch is None or len(encode_data("summary's changes", patch)) <= PATCH_BYTES_MAX
 
 
 def copy_of(error: Exception) -> Exception:

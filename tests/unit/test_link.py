@@ -21,6 +21,7 @@ from turnkeeper.storage.errors import (
     StorageError,
     StoreFull,
 )
+from turnkeeper.storage.limits import PATCH_BYTES_MAX
 
 from ..driven_link import HEADER, OWNER, Driver
 
@@ -131,16 +132,49 @@ def test_a_lone_stream_goes_at_once_and_company_is_waited_for(driver: Driver) ->
     assert told.index(True) == COMPANY_STREAMS_MIN + 1, "as many as the two frames have that are unanswered"
 
 
-def test_a_patch_belongs_to_the_last_line_of_its_group(driver: Driver) -> None:
-    """Lines before and after a patched one go in groups of their own."""
+def test_a_group_brings_all_patches_of_its_lines_as_one(driver: Driver) -> None:
+    """Later values win, and lines that bring none go along: all of it is stored or nothing."""
     stream = driver.own()
     stream.add(b"one\n")
-    stream.add(b"two\n", {"open_turn": 6})
-    stream.add(b"three\n")
+    stream.add(b"two\n", {"open_turn": 6, "turns": 1})
+    stream.add(b"three\n", {"open_turn": None})
+    stream.add(b"four\n")
     flush(driver, stream)
-    assert driver.groups() == [["otter", 2, 5, b"one\ntwo\n", {"open_turn": 6}, None, False]]
+    patch = {"open_turn": None, "turns": 1}
+    assert driver.groups() == [["otter", 2, 5, b"one\ntwo\nthree\nfour\n", patch, None, False]]
+
+
+def test_patches_that_are_too_large_together_go_in_several_groups(driver: Driver) -> None:
+    """Each of them is within the limit; a group ends before the line whose patch would take it beyond."""
+    stream = driver.own()
+    for name in ("one", "two", "three"):
+        stream.add(name.encode() + b"\n", {name: "x" * (PATCH_BYTES_MAX // 2 - 20)})
+    flush(driver, stream)
+    (first,) = driver.groups()
+    assert (first[3], list(first[4])) == (b"one\ntwo\n", ["one", "two"])
     driver.answer(1, [5, 7, 2])
-    assert driver.groups() == [["otter", 2, 7, b"three\n", None, None, False]]
+    (second,) = driver.groups()
+    assert (second[3], list(second[4])) == (b"three\n", ["three"])
+
+
+def test_a_line_that_names_blobs_goes_with_no_other_patch(driver: Driver) -> None:
+    """Its group may be refused for a missing blob, and whatever can be known to be whole goes before."""
+    stream = driver.own()
+    stream.add(b"one\n", {"open_turn": 5})
+    stream.add(b"two\n")
+    stream.add(b"three\n", {"blobs": ["b"]})
+    stream.add(b"four\n", {"open_turn": None})
+    flush(driver, stream)
+    groups = []
+    for number, head in enumerate((6, 8, 9), 1):
+        (group,) = driver.groups()
+        groups.append((group[3], group[4]))
+        driver.answer(number, [5, head, head])
+    assert groups == [
+        (b"one\n", {"open_turn": 5}),
+        (b"two\nthree\n", {"blobs": ["b"]}),
+        (b"four\n", {"open_turn": None}),
+    ]
 
 
 def test_patches_of_the_same_line_are_one(driver: Driver) -> None:
