@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from turnkeeper.storage.errors import InvalidValue
+
 from .acceptance import WakeBudget
 from .core_types import INBOX_ACCEPTED
 from .records import Event, EventPage
@@ -53,10 +55,11 @@ class Message:
         if type is None and data is not None:
             raise ValueError("data needs a type: accept(type, data)")
         if type is None:
-            return await self._session.append_accepting(self.seq, INBOX_ACCEPTED, {NUMBER: self.seq})
-        return await self._session.append_accepting(
-            self.seq, type, {**(self.data if data is None else data), NUMBER: self.seq}
-        )
+            type, data = INBOX_ACCEPTED, {}
+        given = self.data if data is None else data
+        if not isinstance(given, Mapping):
+            raise InvalidValue(0, type, "$", f"data must be a mapping, not {given.__class__.__name__}")
+        return await self._session._append(type, {**given, NUMBER: self.seq}, accepting=self.seq)
 
 
 class Inbox:

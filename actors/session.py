@@ -260,10 +260,6 @@ class Session:
             await self.flush()
         return await send(self._client, to, type, data, key=key, author=stream)
 
-    async def append_accepting(self, message: int, type: str, data: Mapping[str, Any]) -> int:
-        """Append the event that takes a message of the inbox, given by its number; see `Message.accept`."""
-        return await self._append(type, data, accepting=message)
-
     def turn(self, **data: Any) -> Turn:
         """Open a turn for the body of an `async with`; `data` goes into its `turn/start`.
 

@@ -33,5 +33,6 @@ A store may be kept by SQLite instead (sqlite/): writer and readers know an inte
 what both owe is a suite that any backend can be held against (contract/).
 
 Words that stay in here: a *run* is one stream's events in one batch, an *extent* is where a run lies, an *epoch* is
-the number of an ownership of a stream, and a *position* numbers events over the whole store from 1.
+the number of an ownership of a stream (0 where nobody owns it, and anybody may post), and a *position* numbers events
+over the whole store from 1.
 """

@@ -127,6 +127,10 @@ async def test_a_refused_acceptance_leaves_the_message_in_the_inbox(runtime: Run
         head = session.head
         with pytest.raises(InvalidValue, match=r"\$\.x"):
             await message.accept("note/taken", {"x": {1}})
+        wrong: Any = [1]
+        for type, data in (("note/taken", wrong), ("", {}), ("unnamed", {}), ("user/message", {"text": 1})):
+            with pytest.raises(InvalidValue):
+                await message.accept(type, data)
         with pytest.raises(ValueError, match="data needs a type"):
             await message.accept(data={"x": 1})
         assert session.head == head
