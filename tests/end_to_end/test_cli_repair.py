@@ -151,13 +151,14 @@ def test_an_unknown_session_is_not_found(cli: CommandLine) -> None:
 def test_an_open_turn_stays_open_in_the_copy_and_is_closed_by_its_first_owner(cli: CommandLine) -> None:
     """The copy's turn is the damaged one's, under its new number: opening the copy closes it as interrupted."""
     id = cli.new_session()
-    with cli.running("session", "append", id) as client:
+    with cli.running("session", "append", id) as client, cli.running("follow", id, "--after", "0", "--json") as following:
         assert client.stdin is not None
-        client.stdin.write(event_line("turn/start", turn=1).encode() + event_line("note/n", number=100, a=0).encode())
-        client.stdin.flush()
-        with cli.running("follow", id, "--after", "0", "--json") as following:
-            assert following.stdout is not None
-            while json.loads(following.stdout.readline())["type"] != "note/n":
+        assert following.stdout is not None
+        for line in (event_line("turn/start", turn=1), event_line("note/n", number=100, a=0)):
+            # One by one, so that each is a run of its own and only one of them is damaged.
+            client.stdin.write(line.encode())
+            client.stdin.flush()
+            while json.loads(following.stdout.readline())["type"] not in line:
                 pass
         client.send_signal(signal.SIGKILL)
         client.wait(DEADLINE_SECONDS)
