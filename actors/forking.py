@@ -58,7 +58,7 @@ async def fork(client: Client, wanted: str, at: int | None, given: Mapping[str, 
     session = await reserve(client, _header(beginning, given), beginning.state)
     try:
         record = {"parent": beginning.row.id, "at": beginning.at}
-        session._take_together([(SESSION_FORKED, record), *beginning.state.closing("interrupted")])
+        session._numbering.take_together([(SESSION_FORKED, record), *beginning.state.closing("interrupted")])
         await session.flush()
     except BaseException:
         session.give_up()

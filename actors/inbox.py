@@ -59,7 +59,7 @@ class Message:
         given = self.data if data is None else data
         if not isinstance(given, Mapping):
             raise InvalidValue(0, type, "$", f"data must be a mapping, not {given.__class__.__name__}")
-        return await self._session._append(type, {**given, NUMBER: self.seq}, accepting=self.seq)
+        return await self._session._numbering.append(type, {**given, NUMBER: self.seq}, accepting=self.seq)
 
 
 class Inbox:

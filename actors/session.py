@@ -9,35 +9,27 @@ rewinds, which may have to be known before they can be read.
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from functools import partial
-from time import time_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, get_args
 
 import anyio
 
-from turnkeeper.storage.errors import Failed, InvalidFork, TooLarge
-from turnkeeper.storage.exact_json import Surrogates, decode_event, encode_data, encode_event
-from turnkeeper.storage.limits import LINE_BYTES_MAX, PATCH_BYTES_MAX
+from turnkeeper.storage.errors import Failed, InvalidFork
+from turnkeeper.storage.exact_json import Surrogates
 
 from .acceptance import Accepted
-from .blob_references import EVENT_BYTES_MAX, is_plain
 from .chunks import TEXT_CHANNEL, Chunks
 from .core_types import SNAPSHOT
 from .errors import TurnOpen
 from .folding import (
-    FOLDED,
-    FOLDED_PATCH_BYTES,
     NEWEST_REWIND,
     REWOUND,
     TOOL_FINISHED,
     TOOL_LATE_RESULT,
     TOOL_NOT_STARTED,
     TOOL_STARTED,
-    TURN_END,
-    TURN_START,
     TURNS,
     Effect,
     Reason,
@@ -49,9 +41,9 @@ from .inbox import Inbox
 from .log_summary import LogSummary
 from .logs import OwnedLog
 from .messages import Messages
-from .names import check_key
+from .numbering import Numbering
 from .owned_inbox import OwnedInbox
-from .owned_stream import OwnedStream, copy_of
+from .owned_stream import OwnedStream
 from .prefixes import state_at
 from .records import Event, EventPage, Interrupted, Snapshot
 from .rewinds import Rewind
@@ -59,7 +51,6 @@ from .sending import send
 from .session_header import check_changes, check_header
 from .snapshots import last_snapshot
 from .turns import ToolCall, Turn, note_or_raise
-from .vocabulary import Word
 from .walking import Events, Walking
 
 if TYPE_CHECKING:
@@ -102,9 +93,9 @@ class Session:
         client.bus.add_source(self._chunks)
         self._summary = LogSummary() if summary is None else summary
         self._log = OwnedLog(client, stream, self._summary, state, self._rewinds)
-        self._vocabulary = client.vocabulary
-        self._words = client.vocabulary.words
-        self._order = anyio.Lock()
+        self._numbering = Numbering(
+            client, stream, state=state, summary=self._summary, inbox=self._inbox, chunks=self._chunks
+        )
         self._is_closed = False
         client.sessions.add(self)
 
@@ -155,43 +146,7 @@ class Session:
             StoreFull, NodeNotAnswering, …: Events appended before couldn't be stored yet. They are kept and tried
                 again; this one wasn't appended. Told once.
         """
-        return await self._append(type, data, key, time, text)
-
-    async def _append(
-        self,
-        type: str,
-        data: Mapping[str, Any],
-        key: str | None = None,
-        time: int | None = None,
-        text: Surrogates = "strict",
-        accepting: int | None = None,
-    ) -> int:
-        """Do as `append`; with `accepting`, the event takes that message of the inbox."""
-        stream = self._stream
-        word = self._words.get(type) or self._vocabulary.word(type)
-        if word.check is not None:
-            word.check(type, data)
-        if type == TURN_START:
-            self._check_no_turn()
-        if accepting is not None:
-            self._inbox.check()
-            self._inbox.taken_with(accepting)
-        if time is None:
-            time = time_ns() // 1_000_000
-        if key is None and stream.takes_at_once:
-            if stream.has_text:
-                self._chunks.cut()
-            line = encode_event(self.id, stream.head, time, type, data, text=text, bytes_max=EVENT_BYTES_MAX)
-            if is_plain(line):
-                if word.marks_summary or accepting is not None:
-                    return self._take_marking(line, word, data, accepting=accepting)
-                return stream.add(line)
-        else:
-            stream.take_failure()
-            line = encode_event(self.id, 0, time, type, data, text=text, bytes_max=EVENT_BYTES_MAX)
-        if key is None:
-            return await self._append_in_turn(line, word, accepting)
-        return await self._append_once(line, word, key)
+        return await self._numbering.append(type, data, key, time, text)
 
     def write(self, text: str, *, channel: str = TEXT_CHANNEL) -> None:
         """Take text as a model gives it, token by token: joined into `assistant/chunk` events, a few for thousands.
@@ -222,9 +177,9 @@ class Session:
         stream = self._stream
         stream.take_failure()
         if stream.has_text:
-            await self._cut_text()
+            await self._numbering.cut_text()
         if stream.acknowledged < stream.head:
-            await self._wait_stored()
+            await self._numbering.wait_stored()
         if stream.position is None:
             stream.position = await self._client.last_position(self.id)
         return stream.position
@@ -346,7 +301,7 @@ class Session:
         stream.check_owned()
         stream.patch({"parent": parent})
         self._client.link.request_flush(stream)
-        await self._wait_until(lambda: stream.is_settled)
+        await self._numbering.wait_until(lambda: stream.is_settled)
 
     async def fork(self, *, at: int | None = None) -> Session:
         """Make a session that begins with the first `at` events of this one, all of them without it.
@@ -374,17 +329,17 @@ class Session:
         """
         stream = self._stream
         self._check_rewind(to)
-        async with self._in_turn() as mark:
-            await self._wait_until(lambda: not stream.barred)
+        async with self._numbering.in_turn() as mark:
+            await self._numbering.wait_until(lambda: not stream.barred)
             self._chunks.cut(mark)
-            await self._wait_stored()
+            await self._numbering.wait_stored()
             self._check_rewind(to)
             summary = {TURNS: self._state.turns, NEWEST_REWIND: self._state.rewound}
             then = await self._client.reads.call(partial(state_at, id=self.id, summary=summary, stop=to))
-            await self._wait_room()
+            await self._numbering.wait_room()
             record = Rewind(stream.head, to, self._state.rewound)
             self._rewinds.append(record)
-            self._take_together([(REWOUND, record.as_data()), *then.closing("interrupted")])
+            self._numbering.take_together([(REWOUND, record.as_data()), *then.closing("interrupted")])
         await self.flush()
 
     async def read(self, *, start: int = 0, last: int | None = None, limit: int = 1000) -> EventPage:
@@ -458,49 +413,6 @@ class Session:
         if not getattr(self, "_is_closed", True) and self._stream.refusal is None:
             warnings.warn(f"session {self.id} was never closed", ResourceWarning, stacklevel=1, source=self)
 
-    # -- Numbering
-
-    def _take(self, type: str, data: Mapping[str, Any]) -> None:
-        """Number and buffer an event of our own making, whether there is space or not."""
-        self._take_together([(type, data)])
-
-    def _take_marking(
-        self,
-        line: bytes,
-        word: Word,
-        data: Mapping[str, Any],
-        blobs: Sequence[str] = (),
-        accepting: int | None = None,
-    ) -> int:
-        """Number and buffer an event, and change the summary with it as its type wants, and the message that it takes.
-
-        Raises TooLarge, AlreadyAccepted, TooFarAhead.
-        """
-        stream = self._stream
-        if not word.is_recorded and not blobs and accepting is None:
-            return stream.add(line, self._state.fold(stream.head, word.type, data))
-        accepted = None if accepting is None else self._inbox.taken_with(accepting)
-        marks = self._marks_of(stream.head, word, blobs)
-        self._summary.take(marks)
-        if accepted is not None:
-            self._inbox.accepted = accepted
-            marks |= accepted.as_patch()
-        marks |= self._state.fold(stream.head, word.type, data) or {}
-        return stream.add(line, marks or None)
-
-    def _take_together(self, events: Sequence[tuple[str, Mapping[str, Any]]], time: int | None = None) -> None:
-        """Number and buffer events of our own making, whose changes of the summary come with the last of them."""
-        now = time_ns() // 1_000_000 if time is None else time
-        stream, patch, lines = self._stream, dict[str, Any](), list[bytes]()
-        stream.cut_text()
-        for seq, (type, data) in enumerate(events, stream.head):
-            patch |= self._state.fold(seq, type, data) or {}
-            lines.append(encode_event(self.id, seq, now, type, data, text="replace"))
-        for line in lines[:-1]:
-            stream.add(line)
-        # Many lines are sent from within the call: the last one brings its patch, or it may go without.
-        stream.add(lines[-1], patch or None)
-
     def _check_rewind(self, to: int) -> None:
         self._stream.take_failure()
         if count_or_none(to) is None or to > self.head:
@@ -508,145 +420,13 @@ class Session:
         if self._state.open_turn is not None:
             raise TurnOpen(self.id, self._state.open_turn)
 
-    def _marks_of(self, seq: int, word: Word, blobs: Sequence[str]) -> dict[str, Any]:
-        """Give what event `seq` changes of the summary beside the turn. Raises TooLarge if there is no room for it."""
-        marks = self._summary.patch(seq, word) or {}
-        if blobs:
-            marks["blobs"] = blobs
-        reservation = self._stream.reservation
-        if marks and reservation is not None:
-            # The session's first events bring its header, too, and all of it is one patch.
-            size = len(encode_data("session's header", {**reservation["create"], **marks})) + FOLDED_PATCH_BYTES
-            if size > PATCH_BYTES_MAX:
-                raise TooLarge("the session's header and what its first events add to it", size, PATCH_BYTES_MAX)
-        return marks
-
-    def _check_no_turn(self) -> None:
-        if self._state.open_turn is not None:
-            self._stream.check_owned()
-            raise TurnOpen(self.id, self._state.open_turn)
-
-    @asynccontextmanager
-    async def _in_turn(self) -> AsyncIterator[int]:
-        """Wait until the calls before this one are numbered; those after it wait for the body's end.
-
-        Gives the mark before which text was written before this call, to be cut when the body may number.
-        """
-        stream = self._stream
-        mark = self._chunks.mark()
-        stream.calls_queued += 1
-        try:
-            async with self._order:
-                yield mark
-        finally:
-            stream.calls_queued -= 1
-
-    async def _append_in_turn(self, line: bytes, word: Word, accepting: int | None) -> int:
-        async with self._in_turn() as mark:
-            line, blobs = await self._placed(line, word.type)
-            await self._wait_room()
-            self._chunks.cut(mark)
-            if word.type == TURN_START:
-                self._check_no_turn()
-            data = decode_event(line)["data"] if word.type in FOLDED else {}
-            return self._take_marking(self._renumbered(line), word, data, blobs, accepting)
-
-    async def _append_once(self, line: bytes, word: Word, key: str) -> int:
-        """Append a line that is stored once for its key: nothing later is numbered until it is answered."""
-        type = word.type
-        check_key(key, type)
-        if type in (TURN_START, TURN_END):
-            raise ValueError(f"{type} takes no key: a turn begins and ends once anyway")
-        stream = self._stream
-        async with self._in_turn() as mark:
-            line, blobs = await self._placed(line, type)
-            await self._wait_room()
-            self._chunks.cut(mark)
-            given = stream.head
-            marks = self._marks_of(given, word, blobs)
-            line = self._renumbered(line)
-            stream.add_keyed(line, key, marks or None)
-            await self._wait_until(lambda: not stream.barred)
-            if isinstance(stream.keyed_answer, Exception):
-                raise copy_of(stream.keyed_answer)
-            if stream.keyed_answer is None:
-                stream.raise_failure()  # ownership, or the store, was lost before the answer
-            if stream.keyed_answer == given:
-                self._summary.take(marks)
-                self._state.fold(given, type, decode_event(line)["data"])
-            return stream.keyed_answer
-
-    async def _cut_text(self) -> None:
-        """Cut the text that was written so far, behind the calls before it. Raises as `flush` does."""
-        if self._stream.may_number:
-            self._chunks.cut()
-            return
-        async with self._in_turn() as mark:
-            await self._wait_until(lambda: not self._stream.barred)
-            self._chunks.cut(mark)
-
-    async def _placed(self, line: bytes, type: str) -> tuple[bytes, list[str]]:
-        """Put into a blob what is too large for a line; give the line that is to be stored and the blobs it names."""
-        if is_plain(line):
-            return line, []
-        return await self._client.blobs.place(line, type, self.id)
-
-    def _renumbered(self, line: bytes) -> bytes:
-        """Put the present number into a line that was encoded before others that go before it."""
-        rest = line[line.index(b',"time":') :]
-        line = b'{"stream":"%b","seq":%d%b' % (self.id.encode(), self._stream.head, rest)
-        if len(line) > LINE_BYTES_MAX:
-            raise TooLarge("event 0", len(line), LINE_BYTES_MAX)
-        return line
-
-    # -- Waiting
-
-    async def _wait_until(self, condition: Callable[[], bool]) -> None:
-        await self._client.wait_until(self._stream, condition)
-
-    async def _wait_stored(self) -> None:
-        """Wait until all that is numbered now is durable. Raises as `flush` does."""
-        stream, client = self._stream, self._client
-        target = stream.head
-        client.link.request_flush(stream)
-        seen = stream.failures
-        stream.waiting += 1
-        try:
-            # A keyed line that turns out to be known gives its number back: then the head is all there is.
-            while stream.acknowledged < target and stream.acknowledged < stream.head:
-                if stream.refusal is not None or stream.failures != seen:
-                    stream.raise_failure()
-                await client.wait_change(stream)
-        finally:
-            stream.waiting -= 1
-
-    async def _wait_room(self) -> None:
-        """Wait until a line can be numbered and buffered, with the order lock held."""
-        stream, link = self._stream, self._client.link
-        while True:
-            stream.take_failure()
-            if stream.takes_lines:
-                return
-            link.request_flush(stream)
-            if stream.barred:
-                await self._client.wait_change(stream)
-            else:
-                await self._client.wait_space()
-
-    async def _wait_unbarred(self) -> None:
-        """Wait until a line can be numbered, full buffer or not, with the order lock held. Raises a refusal."""
-        stream = self._stream
-        while stream.barred:
-            await self._client.wait_change(stream)
-        stream.check_owned()
-
     # -- Ends
 
     async def _end_turn(self, seq: int, reason: Reason, error: BaseException | None) -> None:
         """Close the turn that event `seq` began, unless something else has, and wait until that is stored."""
         with anyio.move_on_after(END_SECONDS_MAX, shield=True) as scope:
-            async with self._in_turn() as mark:
-                await self._wait_unbarred()
+            async with self._numbering.in_turn() as mark:
+                await self._numbering.wait_unbarred()
                 self._chunks.cut(mark)
                 if self._state.open_turn == seq:
                     self.close_turn(reason, error)
@@ -658,16 +438,17 @@ class Session:
         """Append what closes the open turn, at once, and say whether there was one; `time` in ms."""
         closing = self._state.closing(reason, error)
         if closing:
-            self._take_together(closing, time)
+            self._numbering.take_together(closing, time)
         return bool(closing)
 
     async def _end_call(self, id: str, error: str | None) -> None:
         with anyio.move_on_after(END_SECONDS_MAX, shield=True):
-            async with self._in_turn() as mark:
-                await self._wait_unbarred()
+            async with self._numbering.in_turn() as mark:
+                await self._numbering.wait_unbarred()
                 self._chunks.cut(mark)
                 if id in self._state.calls:
-                    self._take(TOOL_FINISHED, {"id": id, "output": None} if error is None else unanswered(id, error))
+                    result = {"id": id, "output": None} if error is None else unanswered(id, error)
+                    self._numbering.take_together([(TOOL_FINISHED, result)])
 
     def _withdraw(self, id: str) -> None:
         """Note that a call whose start couldn't be made durable never began."""
@@ -675,7 +456,7 @@ class Session:
         if call is not None:
             call.begun = False
             if not self._stream.barred and self._stream.refusal is None and not self._stream.leaving:
-                self._take(TOOL_FINISHED, unanswered(id, TOOL_NOT_STARTED))
+                self._numbering.take_together([(TOOL_FINISHED, unanswered(id, TOOL_NOT_STARTED))])
 
     async def _leave(self) -> None:
         stream = self._stream
@@ -692,13 +473,13 @@ class Session:
 
     async def _release(self) -> None:
         stream = self._stream
-        async with self._order:
-            await self._wait_unbarred()
+        async with self._numbering.order:
+            await self._numbering.wait_unbarred()
             request = self._give_back()
         if request is not None:
             await self._client.answered(request)
         else:
-            await self._wait_until(lambda: stream.is_settled)
+            await self._numbering.wait_until(lambda: stream.is_settled)
 
     def _give_back(self) -> Request | None:
         """Abort an open turn, if a line can be numbered now, and give up the stream."""
