@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from turnkeeper.runtime.actors import without_interrupts
 from turnkeeper.runtime.frames import FrameError
@@ -356,6 +357,8 @@ class Client:
                 while messages := await writer.receive_all():
                     for message in messages:
                         receive(message)
+                    # Who was woken goes first, and doesn't wait for what it takes to wait for more.
+                    await checkpoint()
             tasks.cancel_scope.cancel()
 
     async def _send(self, writer: FrameSocket) -> None:

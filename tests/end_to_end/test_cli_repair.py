@@ -151,7 +151,10 @@ def test_an_unknown_session_is_not_found(cli: CommandLine) -> None:
 def test_an_open_turn_stays_open_in_the_copy_and_is_closed_by_its_first_owner(cli: CommandLine) -> None:
     """The copy's turn is the damaged one's, under its new number: opening the copy closes it as interrupted."""
     id = cli.new_session()
-    with cli.running("session", "append", id) as client, cli.running("follow", id, "--after", "0", "--json") as following:
+    with (
+        cli.running("session", "append", id) as client,
+        cli.running("follow", id, "--after", "0", "--json") as following,
+    ):
         assert client.stdin is not None
         assert following.stdout is not None
         for line in (event_line("turn/start", turn=1), event_line("note/n", number=100, a=0)):
