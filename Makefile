@@ -15,7 +15,7 @@ demo: .venv/stamp
 	.venv/bin/turnkeeper demo
 
 test: lint
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest --numprocesses logical --dist loadfile
 
 lint: .venv/stamp
 	.venv/bin/python -m ruff check
