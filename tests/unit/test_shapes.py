@@ -55,7 +55,7 @@ def refusal(data: Any) -> tuple[str, str]:
         {"parts": []},
         {"parts": [{"id": "a"}, {"id": "b", "rest": {}, "more": 1}]},
         {"parts": ({"id": "a"},)},
-        {"more": float("nan"), "and": {"more": object()}},
+        {"more": float("nan"), "and": {"more": Ellipsis}},
     ],
     ids=repr,
 )
