@@ -45,12 +45,6 @@ from .scanning import Batch
 from .store import WRITER_FILE, StoreDescription, describe
 from .trust import Witness, with_state, write_index_record
 
-FREE_SECONDS = 0.01
-"""How long a count of free bytes holds that was made when the last answers were out, if there were enough.
-
-So under load nobody waits for it, and in so short a time hardly a disk is filled by more than the reserve.
-"""
-
 
 class Journal:
     """An open journal. Make one with `Journal.open`; not usable in a forked child."""
@@ -76,7 +70,6 @@ class Journal:
         self._is_gone = is_gone
         self._clock = clock
         self._failed = False
-        self._free = (0, -FREE_SECONDS)  # bytes, and when they were counted
         self._pid = os.getpid()
         self._reader = RunReader(fs)
         self._blobs = BlobCollection(fs, self._is_blob_named)
@@ -248,9 +241,7 @@ class Journal:
     def _make_room(self, size: int) -> StoreFull | None:
         """Make sure of the reserve, and that the batch lies within the filling."""
         reserve = max(RESERVE_BYTES, RESERVE_BATCHES * size)
-        free, counted = self._free
-        if free < reserve or time.monotonic() - counted >= FREE_SECONDS:
-            free = self._fs.free_bytes()
+        free = self._fs.free_bytes()
         if free < reserve:
             return StoreFull(free, reserve)
         active = self._active
@@ -295,7 +286,6 @@ class Journal:
                 self._failed = True
                 raise Failed(f"the journal can't be extended: {error}") from error
         self._blobs.look_if_due()
-        self._free = self._fs.free_bytes(), time.monotonic()
 
     def _is_blob_named(self, digest: str) -> bool:
         with self._index.reading() as snapshot:
