@@ -78,7 +78,7 @@ def disk(invocation: Invocation, quick: bool, out: Path | None) -> None:
 def memory(invocation: Invocation, quick: bool, out: Path | None) -> None:
     """Measure whether the writer's memory grows: 1,000 sessions append for ten minutes, 20 s with --quick.
 
-    With --json all samples are printed, too. Takes 2.7 GB of disk, 0.6 GB with --quick.
+    With --json all samples are printed, too. Takes 2.9 GB of disk, 0.8 GB with --quick.
     """
     _measure(invocation, partial(_benchmark("memory", "run_memory"), quick, out))
 
