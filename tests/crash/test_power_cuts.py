@@ -152,7 +152,7 @@ def test_hundreds_of_power_cuts_take_nothing_that_was_acknowledged(memory_path: 
     """The long form: 250 cuts of each file system."""
     events, torn = _cut_often(disk_kind, memory_path, 250, seed=1000)
     print(f"{disk_kind}: 250 cuts, {events} events acknowledged, {torn} torn tails")  # noqa: T201
-    assert torn > 50, "the cuts came in the middle of batches"
+    assert torn > 25, "many cuts came in the middle of batches"
 
 
 def test_a_power_cut_takes_nothing_that_sqlite_has_acknowledged(memory_path: Path, disk_kind: str) -> None:
