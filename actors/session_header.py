@@ -20,6 +20,7 @@ from turnkeeper.storage.limits import PATCH_BYTES_MAX
 
 from .ids import new_session_id
 from .names import check_key
+from .writer_requests import HEADER_DEPTH_MAX
 
 HEADER_BYTES_MAX: Final = PATCH_BYTES_MAX - 1024
 """A session's header as its creator gives it; what is left of a patch is for owner and first turn."""
@@ -52,6 +53,18 @@ def check_header(header: Mapping[str, Any]) -> None:
     size = len(encode_data(_HEADER, dict(header)))
     if size > HEADER_BYTES_MAX:
         raise TooLarge("a session's header (key, cwd, title, labels …)", size, HEADER_BYTES_MAX)
+    for name, value in header.items():
+        if _levels(value) >= HEADER_DEPTH_MAX:
+            raise InvalidValue(0, _HEADER, f"$.{name}", f"nested deeper than {HEADER_DEPTH_MAX - 1} levels")
+
+
+def _levels(value: object) -> int:
+    """Count how deep lists and maps are nested in a value, which has no cycles."""
+    levels, inner = 0, [value]
+    while inner := [each for each in inner if isinstance(each, Mapping | list | tuple)]:
+        inner = [each for part in inner for each in (part.values() if isinstance(part, Mapping) else part)]
+        levels += 1
+    return levels
 
 
 def check_changes(title: str | None, labels: Mapping[str, str | None]) -> None:

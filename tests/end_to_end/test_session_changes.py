@@ -143,6 +143,20 @@ async def test_words_that_cannot_be_are_refused_by_name(runtime: Runtime) -> Non
         assert await runtime.sessions() == [before]
 
 
+async def test_an_origin_may_be_nested_as_deep_as_a_header_takes(runtime: Runtime) -> None:
+    """One level more is refused at the call, and the runtime goes on."""
+
+    def nested(levels: int) -> dict[str, Any]:
+        return {"in": nested(levels - 1)} if levels > 1 else {"in": 1}
+
+    with pytest.raises(InvalidValue, match=r"at \$\.origin: nested deeper than 15 levels"):
+        await runtime.create_session(origin=nested(16))
+    async with await runtime.create_session(origin=nested(15)) as session:
+        await session.append("note/n", {})
+        await session.flush()
+        assert (await row_of(runtime, session.id)).origin == nested(15)
+
+
 async def test_labels_that_add_up_to_too_much_are_refused_where_they_are_merged(runtime: Runtime) -> None:
     """Each call was small enough; what was there before stays."""
     async with await begun(runtime) as session:
