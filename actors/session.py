@@ -22,7 +22,6 @@ from turnkeeper.storage.exact_json import Surrogates
 from .acceptance import Accepted
 from .chunks import TEXT_CHANNEL, Chunks
 from .core_types import SNAPSHOT
-from .errors import TurnOpen
 from .folding import (
     NEWEST_REWIND,
     REWOUND,
@@ -417,8 +416,7 @@ class Session:
         self._stream.take_failure()
         if count_or_none(to) is None or to > self.head:
             raise ValueError(f"{self.id} has {self.head} events; it can be rewound to 0 to {self.head}, not to {to!r}")
-        if self._state.open_turn is not None:
-            raise TurnOpen(self.id, self._state.open_turn)
+        self._numbering.check_no_turn()
 
     # -- Ends
 
