@@ -19,12 +19,12 @@ from turnkeeper.actors.session import Session
 from turnkeeper.actors.session_opening import open_session
 from turnkeeper.storage import lock, store
 from turnkeeper.storage.backend import Backend, open_backend, open_reader
-from turnkeeper.storage.filesystem import LocalFileSystem
 from turnkeeper.storage.sqlite.writing import SqliteStore
 
 from ..closed_logs import assert_closed, reason_of
 from ..loopback import Loopback
 from ..stores import make_store
+from .writer_program import WatchedFileSystem
 
 CALLS = 12
 """Calls that the killed owner has left unanswered; every second one had begun."""
@@ -32,7 +32,7 @@ CALLS = 12
 FATES = [CallFate(f"call-{n}", "bash", "unknown" if n % 2 else "not_started") for n in range(CALLS)]
 
 
-class WatchedDisk(LocalFileSystem):
+class WatchedDisk(WatchedFileSystem):
     """A file system that calls `on_operation` before, in the middle of and after each change of the disk."""
 
     def __init__(self, root: str) -> None:
@@ -52,31 +52,6 @@ class WatchedDisk(LocalFileSystem):
             super().write(handle, offset, content[:half])
             self.on_operation()
             super().write(handle, offset + half, content[half:])
-
-    def sync(self, handle: int) -> None:
-        """Sync."""
-        with self._operation():
-            super().sync(handle)
-
-    def truncate(self, handle: int, length: int) -> None:
-        """Cut."""
-        with self._operation():
-            super().truncate(handle, length)
-
-    def rename(self, source: str, target: str) -> None:
-        """Rename."""
-        with self._operation():
-            super().rename(source, target)
-
-    def replace(self, source: str, target: str) -> None:
-        """Replace."""
-        with self._operation():
-            super().replace(source, target)
-
-    def remove(self, path: str) -> None:
-        """Remove."""
-        with self._operation():
-            super().remove(path)
 
 
 class Snapshots:

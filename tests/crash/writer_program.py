@@ -85,31 +85,11 @@ def owner_of(stream: str, token: str) -> dict[str, Any]:
     return {"boot": "any", "pid": 1, "start": 1, "host": "here", "token": f"{stream}-{token}"}
 
 
-class DyingFileSystem(LocalFileSystem):
-    """Counts the operations that change the disk, and kills or stops its own process at one of them."""
+class WatchedFileSystem(LocalFileSystem):
+    """Does what changes the disk within `_operation`, by which a subclass sees it; it has `write` for itself."""
 
-    def __init__(self, root: str, kill_at: int, how: str) -> None:
-        super().__init__(root)
-        self.kill_at = kill_at
-        self.how = how
-        self.operations = 0
-
-    @contextlib.contextmanager
-    def _operation(self) -> Any:
-        self.operations += 1
-        dies = self.operations == self.kill_at
-        if dies and self.how == "before":
-            _die()
-        if dies and self.how == "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        yield dies and self.how == "half"
-        if dies and self.how != "stop":
-            _die()
-
-    def write(self, handle: int, offset: int, content: bytes) -> None:
-        """Write all of it, or half of it as the last thing."""
-        with self._operation() as half:
-            super().write(handle, offset, content[: len(content) // 2] if half else content)
+    def _operation(self) -> contextlib.AbstractContextManager[Any]:
+        raise NotImplementedError
 
     def sync(self, handle: int) -> None:
         """Sync."""
@@ -140,6 +120,33 @@ class DyingFileSystem(LocalFileSystem):
         """Remove."""
         with self._operation():
             super().remove(path)
+
+
+class DyingFileSystem(WatchedFileSystem):
+    """Counts the operations that change the disk, and kills or stops its own process at one of them."""
+
+    def __init__(self, root: str, kill_at: int, how: str) -> None:
+        super().__init__(root)
+        self.kill_at = kill_at
+        self.how = how
+        self.operations = 0
+
+    @contextlib.contextmanager
+    def _operation(self) -> Any:
+        self.operations += 1
+        dies = self.operations == self.kill_at
+        if dies and self.how == "before":
+            _die()
+        if dies and self.how == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        yield dies and self.how == "half"
+        if dies and self.how != "stop":
+            _die()
+
+    def write(self, handle: int, offset: int, content: bytes) -> None:
+        """Write all of it, or half of it as the last thing."""
+        with self._operation() as half:
+            super().write(handle, offset, content[: len(content) // 2] if half else content)
 
 
 class ScatteringFileSystem(DyingFileSystem):
