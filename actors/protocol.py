@@ -5,9 +5,28 @@ Everything is sans-I/O and small; frames are runtime's. Two sockets lie in a sto
     node.sock    maps. The node speaks first (`hello`) and again whenever its state changes (`state`); a client that
                  says `attach` counts until it says `bye`, its connection ends or its process does. Latest values cross
                  here too, unanswered: a client says to which topics it will `listen`, all clients hear which are
-                 `wanted`, and what they `publish` reaches the listeners as a `value`.
+                 `wanted`, and what they `publish` reaches the listeners as a `value`. What a client asks about tasks
+                 is numbered, see below.
     writer.sock  the writer speaks first (`hello`). Appends are arrays, [frame number, [append, …]], answered by
                  [frame number, [result, …]]; everything else is a map with `id`, answered by one with `re`.
+
+Who attaches names its runtime by a `token`, the same whenever it comes back; that token owns the tasks that it starts
+not to be kept. Requests about tasks have an `id`, which their answer has as `re`: {"op", "id", ...} is answered by
+{"re", ...}, or by {"re", "error", "args"}. They are answered as they come to be, in any order and beside all else. All
+mean the same when asked twice, so what is unanswered when a node dies is asked again of the next one.
+
+    start_task   {task, key, token, argv: [bytes], program: bytes, cwd: bytes, env: {bytes: bytes}, timeout, grace,
+                 limit, keep, session, group, stall} -> {head, summary} once it runs, or has ended. The id `task` makes
+                 it one start however often it is asked for; where there is no `key`, `token` is random and tells it
+                 from another one's of the same id. Times are seconds, `limit` is bytes, None is none.
+    stop_tasks   {tasks: [id], sessions: [id], grace} -> {stopped: [id], already_ended: [id], left: {id: [pid]}} once
+                 their trees are empty; `left` are those whose processes even KILL didn't end. `sessions` stands for
+                 the unfinished tasks of each of them.
+    wait_task    {task, tree} -> {head, summary} once it has ended, and with `tree` nothing of it is left.
+    live_tasks   {} -> {tasks: [...]}, the unfinished ones, each a map of its summary's and of what the node sees now:
+                 id, head, session, group, state, pid, output_bytes, progress, survivors.
+    end_tasks    {} -> {}: once those that the client's token owns have been stopped, and that is stored.
+    forget       {ids: [n]}, unanswered and without a number: nobody waits for these answers any more.
 
 An error crosses as its class's name and its fields in the order of its constructor, and is built again only from the
 classes listed here: a peer names an error, it never chooses code to run.
@@ -24,13 +43,14 @@ from turnkeeper.storage.errors import StorageError
 
 from . import errors
 
-PROTOCOL: Final = 2
+PROTOCOL: Final = 3
 """Raised by every change that an older peer would misunderstand."""
 
 VERSION: Final = __version__
 
 NODE_SOCKET: Final = "node.sock"
 WRITER_SOCKET: Final = "writer.sock"
+TASK_SOCKET: Final = "task.sock"
 NODE_LOG: Final = "node.log"
 
 PATIENCE_SECONDS: Final = 10.0
@@ -49,6 +69,11 @@ STATUS = "status"
 STOP, STOPPING, REFUSED = "stop", "stopping", "refused"
 REBUILD, REBUILT = "rebuild", "rebuilt"
 LISTEN, WANTED, PUBLISH, VALUE = "listen", "wanted", "publish", "value"
+START_TASK, STOP_TASKS, WAIT_TASK = "start_task", "stop_tasks", "wait_task"
+LIVE_TASKS, END_TASKS, FORGET = "live_tasks", "end_tasks", "forget"
+
+REQUESTS_MAX: Final = 10_000
+"""Numbered requests of one client that may be unanswered at once; one more is refused."""
 
 OPENING: Final = "opening"
 SERVING: Final = "serving"
