@@ -54,6 +54,7 @@ __all__ = [
     "StoreFull",
     "StoreMissing",
     "StoreRefused",
+    "TaskRefused",
     "TooFarAhead",
     "TooLarge",
     "TurnOpen",
@@ -216,3 +217,18 @@ class TooFarAhead(TurnkeeperError):
             f"{self.session} can't keep in mind that message {self.seq} is accepted, so many before it aren't; "
             f"accept those first, from message {self.first} on"
         )
+
+
+class TaskRefused(TurnkeeperError):
+    """A task can't be started so: `what` names the argument or the file, `why` says what is wrong with it.
+
+    Nothing was recorded and nothing was started.
+    """
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(what, why)
+        self.what = what
+        self.why = why
+
+    def message(self) -> str:
+        return f"the task can't be started: {self.what} {self.why}"

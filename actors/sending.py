@@ -12,7 +12,7 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from turnkeeper.storage.errors import BlobMissing, NotFound
-from turnkeeper.storage.exact_json import encode_data, encode_event
+from turnkeeper.storage.exact_json import encode_event
 
 from .blob_references import EVENT_BYTES_MAX, is_plain
 from .core_types import SESSION_CREATED
@@ -20,11 +20,10 @@ from .folding import INBOX_MESSAGE
 from .names import check_key, check_wanted
 from .owned_stream import OwnedStream
 from .protocol import SEND
+from .tails import message_tail
 
 if TYPE_CHECKING:
     from .client import Client
-
-_TAIL, _TYPE = b'"time":', b'"type":'
 
 
 async def make_known(client: Client, stream: OwnedStream) -> None:
@@ -51,7 +50,8 @@ async def send(
     word = client.vocabulary.word(type)
     if word.check is not None:
         word.check(type, data)
-    tail = _encode(type, data, None if author is None else author.id)
+    sender = None if author is None else author.id
+    tail = message_tail(type, data, sender, time_ns() // 1_000_000, bytes_max=EVENT_BYTES_MAX)
     check_wanted(to)
     if key is None:
         key = secrets.token_hex(16)
@@ -87,11 +87,3 @@ async def _mend(client: Client, refusal: BlobMissing | NotFound) -> bool:
         return False
     await make_known(client, stream)
     return True
-
-
-def _encode(type: str, data: Mapping[str, Any], sender: str | None) -> bytes:
-    """Make a message's line from its time on. Raises InvalidValue, TooLarge."""
-    line = encode_event("message", 0, time_ns() // 1_000_000, type, data, bytes_max=EVENT_BYTES_MAX)
-    place = line.index(_TYPE)
-    given, by = line[place:-2], encode_data(INBOX_MESSAGE, {"sender": sender})
-    return b'%b"type":"%b","data":{%b,%b}\n' % (line[line.index(_TAIL) : place], INBOX_MESSAGE.encode(), given, by[1:])

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         StoreFull,
         StoreMissing,
         StoreRefused,
+        TaskRefused,
         TooFarAhead,
         TooLarge,
         TurnkeeperError,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from turnkeeper.actors.records import Event, EventPage, Interrupted, SessionInfo, Snapshot
     from turnkeeper.actors.runtime import Runtime, open_runtime
     from turnkeeper.actors.session import Session
+    from turnkeeper.actors.tasks.state import TaskState
     from turnkeeper.actors.turns import ToolCall
     from turnkeeper.runtime.actors import ActorRef
     from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown
@@ -92,6 +94,8 @@ __all__ = [
     "StoreFull",
     "StoreMissing",
     "StoreRefused",
+    "TaskRefused",
+    "TaskState",
     "TooFarAhead",
     "TooLarge",
     "ToolCall",
@@ -130,6 +134,7 @@ if not TYPE_CHECKING:
         "StoreFull": "turnkeeper.actors.errors",
         "StoreMissing": "turnkeeper.actors.errors",
         "StoreRefused": "turnkeeper.actors.errors",
+        "TaskRefused": "turnkeeper.actors.errors",
         "TooFarAhead": "turnkeeper.actors.errors",
         "TooLarge": "turnkeeper.actors.errors",
         "TurnOpen": "turnkeeper.actors.errors",
@@ -145,6 +150,7 @@ if not TYPE_CHECKING:
         "Runtime": "turnkeeper.actors.runtime",
         "open_runtime": "turnkeeper.actors.runtime",
         "Session": "turnkeeper.actors.session",
+        "TaskState": "turnkeeper.actors.tasks.state",
         "ToolCall": "turnkeeper.actors.turns",
         "ActorRef": "turnkeeper.runtime.actors",
         "ActorError": "turnkeeper.runtime.errors",
