@@ -37,7 +37,7 @@ ONLY_IN = {
     "asyncio": [],
     "lmdb": ["storage/index.py"],
     "msgpack": ["runtime/frames.py"],
-    "os.fdatasync": ["storage/filesystem.py", "benchmarks/*"],
+    "os.fdatasync": ["storage/filesystem.py", "runtime/tasks/directory.py", "benchmarks/*"],
     "os.fsync": ["storage/filesystem.py", "benchmarks/*"],
     "psutil": ["runtime/identity.py"],
     "trio": OWN_PROCESSES,

@@ -1,0 +1,215 @@
+"""The files of one task's directory, `tasks/<id>/`: their names, how they are written and read, and the task's lock.
+
+    spec.json     what to run: id, argv, program, cwd, umask, timeout, grace, limit, owner, boot
+    env.json      the command's whole environment; gone once the command runs, or could not be started
+    lock          an open-file-description lock: who runs the task holds it, from before run.json until its end stands
+    run.json      the shim {boot, pid, start, pidns}, written before the command starts; "leader" {pid, start} after
+    control.json  the last order to the shim
+    output.log    the command's stdout and stderr
+    leader.json   the end of the command itself, while processes of its are left
+    exit.json     the end, once nothing is left; or {"lost": why}
+    *.tmp         what becomes one of these by a rename; those of the two ends are full of spaces from the beginning
+
+The directory is 0700, its files are 0600. A file that is there is whole, but for one that another program damaged. Text
+is JSON in ASCII; bytes that are no UTF-8 stand in it as lone surrogates, so any argument survives.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+SPEC = "spec.json"
+ENVIRONMENT = "env.json"
+LOCK = "lock"
+RUN = "run.json"
+CONTROL = "control.json"
+OUTPUT = "output.log"
+LEADER = "leader.json"
+EXIT = "exit.json"
+TEMPORARY = ".tmp"
+
+END_BYTES = 4096
+"""The space that is kept for each of the two ends; an end's line is cut to fit into it."""
+
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+
+# <asm-generic/fcntl.h>, and struct flock: l_type, l_whence, l_start, l_len, l_pid.
+_F_OFD_GETLK = 36
+_F_OFD_SETLK = 37
+_F_OFD_SETLKW = 38
+_FLOCK = "hhqqi4x"
+
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def make(tasks: str, task: str, spec: Mapping[str, Any], environment: Mapping[Any, Any]) -> str:
+    """Make the task's directory below `tasks`, with all that its shim needs; return its path.
+
+    Bytes may stand wherever text does. What a maker that died began is finished. Once the task was handed to a spawner
+    this must not be called again: it would write the environment anew, which nobody removes then.
+
+    Raises:
+        OSError: A file can't be made or the disk is full. What was made stands; `discard` removes it.
+    """
+    path = f"{tasks}/{task}"
+    os.makedirs(path, DIRECTORY_MODE, exist_ok=True)
+    os.close(os.open(f"{path}/{LOCK}", _WRITE, FILE_MODE))
+    for name in (EXIT, LEADER):
+        _write(f"{path}/{name}{TEMPORARY}", b" " * END_BYTES)
+    write_whole(f"{path}/{ENVIRONMENT}", {as_text(name): as_text(value) for name, value in environment.items()})
+    write_whole(f"{path}/{SPEC}", {**spec, "id": task, "boot": boot_id()})
+    return path
+
+
+def discard(path: str) -> bool:
+    """Remove the directory of a task that nobody knows; False if a shim has it.
+
+    Raises:
+        OSError: It can't be removed.
+    """
+    try:
+        lock = open_lock(path)
+    except FileNotFoundError:
+        lock = None
+    try:
+        if lock is not None and not take_lock(lock):
+            return False
+        for name in os.listdir(path):
+            os.unlink(f"{path}/{name}")
+        os.rmdir(path)
+    except FileNotFoundError:
+        pass
+    finally:
+        if lock is not None:
+            os.close(lock)
+    return True
+
+
+def write_whole(path: str, content: Mapping[str, Any], *, sync: bool = False) -> None:
+    """Write one JSON object into a file that afterwards has all of it, or what it had before.
+
+    With `sync` it survives the machine's death, too. Raises OSError.
+    """
+    _write(path + TEMPORARY, _encode(content), sync=sync)
+    os.rename(path + TEMPORARY, path)
+
+
+def write_end(path: str, content: Mapping[str, Any], *, sync: bool = False) -> None:
+    """Write an end, `path` being LEADER's or EXIT's, into the space that was kept for it, so a full disk is no matter.
+
+    Raises:
+        OSError: It can't be written; or it could, but only under its temporary name, where `looking` finds it.
+    """
+    temporary = os.open(path + TEMPORARY, _WRITE, FILE_MODE)
+    try:
+        # Overwritten, then cut: cut first, the space would be anybody's.
+        line = _encode(content)
+        _write_all(temporary, line)
+        os.ftruncate(temporary, len(line))
+        if sync:
+            os.fdatasync(temporary)
+    finally:
+        os.close(temporary)
+    os.rename(path + TEMPORARY, path)
+
+
+def read_map(path: str) -> dict[str, Any] | None:
+    """Read a file's JSON object; None if the file is missing or holds no such thing.
+
+    Raises:
+        OSError: It is there and can't be read.
+    """
+    try:
+        descriptor = os.open(path, _READ)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        with open(descriptor, "rb") as file:
+            content = json.loads(file.read() or b"null")
+    except (ValueError, RecursionError, IsADirectoryError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def as_text(text: str | bytes) -> str:
+    """Give bytes as text that `as_bytes` turns back into the same bytes, whatever they are and whatever the locale."""
+    return text if isinstance(text, str) else text.decode("utf-8", "surrogateescape")
+
+
+def as_bytes(text: str) -> bytes:
+    """Undo `as_text`. Raises ValueError for text that can't have come from it."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def boot_id() -> str:
+    """Return what tells this boot of this machine from every other."""
+    global _boot
+    if _boot is None:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            _boot = file.read().strip()
+    return _boot
+
+
+_boot: str | None = None
+
+
+def open_lock(path: str) -> int:
+    """Open the lock of the task whose directory is `path`; the descriptor's last close gives the lock back.
+
+    Raises:
+        FileNotFoundError: The lock or the directory is gone.
+        OSError: It can't be opened.
+    """
+    return os.open(f"{path}/{LOCK}", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+
+def take_lock(lock: int, *, wait: bool = False) -> bool:
+    """Take the lock: at once if it is free, or by waiting as long as another has it. False if it isn't had."""
+    try:
+        fcntl.fcntl(lock, _F_OFD_SETLKW if wait else _F_OFD_SETLK, _flock(fcntl.F_WRLCK))
+    except (BlockingIOError, PermissionError):  # EAGAIN or EACCES: POSIX allows both
+        return False
+    return True
+
+
+def is_lock_held(path: str) -> bool | None:
+    """Say whether somebody holds the task's lock, taking nothing; None if the lock or the directory is gone."""
+    try:
+        lock = os.open(f"{path}/{LOCK}", _READ)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        answer = fcntl.fcntl(lock, _F_OFD_GETLK, _flock(fcntl.F_WRLCK))
+        return int(struct.unpack(_FLOCK, answer)[0]) != fcntl.F_UNLCK
+    finally:
+        os.close(lock)
+
+
+def _flock(kind: int) -> bytes:
+    return struct.pack(_FLOCK, kind, os.SEEK_SET, 0, 0, 0)
+
+
+def _encode(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, default=as_text, allow_nan=False).encode("ascii") + b"\n"
+
+
+def _write(path: str, content: bytes, *, sync: bool = False) -> None:
+    descriptor = os.open(path, _WRITE | os.O_TRUNC, FILE_MODE)
+    try:
+        _write_all(descriptor, content)
+        if sync:
+            os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(descriptor, content) :]

@@ -1,0 +1,83 @@
+"""Find the processes that a killed shim left behind, and stop them.
+
+While a shim lives this is its own business: it knows its tree, and proves it empty. Afterwards the tree has no root
+any more; what belongs to it is known by the shim's process session and by TURNKEEPER_TASK in its environment. A process
+that left the session and cleared its environment is not found.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import directory, tree
+
+MARK = "TURNKEEPER_TASK"
+"""The variable that names the task in the environment of all its processes."""
+
+KILL_SECONDS = 10.0
+"""How long to go on killing what does not die: it may be in a system call that nothing interrupts."""
+
+
+def find(task: str, shim: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Find what is left of the task, whose shim, of this identity, is dead: [{"pid", "start", "command"}, ...]."""
+    if shim["boot"] != directory.boot_id():
+        return []
+    # A session's number stays taken while it has a process. If another leads a session of that number, ours is empty.
+    leader = tree.process_of(shim["pid"])
+    session = shim["pid"] if leader is None or leader.start == shim["start"] else None
+    found = []
+    for pid in [int(name) for name in os.listdir("/proc") if name.isdecimal()]:
+        process = tree.process_of(pid)
+        if process is not None and process.is_alive and pid != shim["pid"] and _belongs(process, task, session):
+            found.append({"pid": pid, "start": process.start, "command": tree.command_of(pid)})
+    return found
+
+
+def _belongs(process: tree.Process, task: str, session: int | None) -> bool:
+    try:
+        with open(f"/proc/{process.pid}/environ", "rb") as file:
+            variables = file.read().split(b"\0")
+    except OSError:
+        variables = []
+    marks = [each for each in variables if each.startswith(f"{MARK}=".encode())]
+    if marks:
+        return marks == [f"{MARK}={task}".encode()]
+    return process.session == session
+
+
+def stop(task: str, shim: Mapping[str, Any], *, grace: float) -> list[dict[str, Any]]:
+    """Stop what is left of the task: SIGTERM, and after the grace, in seconds, SIGKILL; return what can't be killed.
+
+    Blocks for the grace and `KILL_SECONDS` at most, so a loop calls it in a thread.
+    """
+    left = find(task, shim)
+    for each in left:
+        tree.send_signal(each["pid"], each["start"], signal.SIGTERM)
+        tree.send_signal(each["pid"], each["start"], signal.SIGCONT)
+    _wait(left, grace)
+    deadline = time.monotonic() + KILL_SECONDS
+    while left := find(task, shim):
+        for each in left:
+            tree.send_signal(each["pid"], each["start"], signal.SIGKILL)
+        seconds = deadline - time.monotonic()
+        if seconds <= 0:
+            break
+        _wait(left, min(seconds, 0.1))
+    return left
+
+
+def _wait(processes: Sequence[Mapping[str, Any]], seconds: float) -> None:
+    """Wait until all these have ended, so long at most."""
+    deadline = time.monotonic() + seconds
+    for each in processes:
+        pidfd = tree.open_process(each["pid"], each["start"])
+        if pidfd is not None:
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+            os.close(pidfd)
