@@ -1,0 +1,183 @@
+"""Read what clients ask of a node about tasks, checking every field: a frame's map in, a request or a FrameError out.
+
+What a caller may get wrong is refused on his side, before anything is sent (a missing program, a timeout of nothing);
+here each field only gets the type and the bounds that the node, the task's files and its shim rely on. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from turnkeeper.runtime.frames import FrameError
+from turnkeeper.storage.format import is_id
+from turnkeeper.storage.limits import INTEGER_MAX
+
+from ..ids import is_task_id
+from ..names import NAME_CHARACTERS_MAX
+from .records import TaskRequest
+
+SECONDS_MAX: Final = 10**9
+"""The longest time that a task may be given, some thirty years; what is longer means no limit."""
+
+IDS_MAX: Final = 100_000
+"""Ids in one request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A wish that a task runs; texts are as `os.fsdecode` gives them. `changed` are names of variables."""
+
+    task: str
+    key: str | None
+    token: str | None
+    argv: list[str]
+    program: str
+    cwd: str
+    env: dict[str, str]
+    changed: list[str]
+    timeout: float | None
+    grace: float
+    limit: int
+    keep: bool
+    session: str | None
+    group: str | None
+    stall: float | None
+
+    def as_record(self, starter: Mapping[str, Any]) -> TaskRequest:
+        """Give what is recorded of it; `starter` is the runtime that asks."""
+        return TaskRequest(
+            id=self.task,
+            command=self.argv,
+            cwd=self.cwd,
+            grace=self.grace,
+            limit=self.limit,
+            keep=self.keep,
+            starter=starter,
+            timeout=self.timeout,
+            stall=self.stall,
+            key=self.key,
+            session=self.session,
+            group=self.group,
+            environment=self.changed,
+            token=self.token,
+        )
+
+    def as_spec(self, owner: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Give what the shim is told of it; `owner` is the process with which the task has to end."""
+        return {
+            "id": self.task,
+            "argv": self.argv,
+            "program": self.program,
+            "cwd": self.cwd,
+            "timeout": self.timeout,
+            "grace": self.grace,
+            "limit": self.limit,
+            "owner": owner,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A wish that tasks, and the unfinished ones of sessions, be stopped, with `grace` seconds until KILL."""
+
+    tasks: list[str]
+    sessions: list[str]
+    grace: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A wish to hear of a task's end, and with `tree` of the end of all that it started."""
+
+    task: str
+    tree: bool
+
+
+def start_from_wire(message: Mapping[str, Any]) -> Start:
+    """Read the wish to start a task. Raises FrameError."""
+    task, argv, env = message.get("task"), message.get("argv"), message.get("env")
+    limit, keep = message.get("limit"), message.get("keep")
+    if not isinstance(task, str) or not is_id(task) or not is_task_id(task):
+        raise FrameError(f"this is no task's id: {task!r:.100}")
+    if not isinstance(env, dict) or not all(_is_bytes(name) and _is_bytes(value) for name, value in env.items()):
+        raise FrameError("a task's environment is a map of bytes")
+    if limit.__class__ is not int or not 0 < limit <= INTEGER_MAX:
+        raise FrameError("a task's limit is a number of bytes")
+    if keep.__class__ is not bool:
+        raise FrameError("a task is kept or not")
+    return Start(
+        task=task,
+        key=_text(message, "key"),
+        token=_text(message, "token"),
+        argv=_texts(argv, "arguments"),
+        program=_path(message.get("program")),
+        cwd=_path(message.get("cwd")),
+        env={os.fsdecode(name): os.fsdecode(value) for name, value in env.items()},
+        changed=_texts(message.get("changed"), "changed variables", least=0),
+        timeout=_seconds(message.get("timeout"), none=True),
+        grace=_seconds(message.get("grace")) or 0.0,
+        limit=limit,
+        keep=keep,
+        session=_text(message, "session"),
+        group=_text(message, "group"),
+        stall=_seconds(message.get("stall"), none=True),
+    )
+
+
+def stop_from_wire(message: Mapping[str, Any]) -> Stop:
+    """Read the wish to stop tasks. Raises FrameError."""
+    grace = _seconds(message.get("grace")) or 0.0
+    return Stop(_ids(message.get("tasks")), _ids(message.get("sessions", [])), grace)
+
+
+def wait_from_wire(message: Mapping[str, Any]) -> Wait:
+    """Read the wish to wait for a task. Raises FrameError."""
+    task, tree = message.get("task"), message.get("tree", False)
+    if not _is_text(task) or tree.__class__ is not bool:
+        raise FrameError("who waits names a task, and tree is true or false")
+    return Wait(str(task), tree)
+
+
+def _text(message: Mapping[str, Any], name: str) -> str | None:
+    value = message.get(name)
+    if value is None or _is_text(value):
+        return value
+    raise FrameError(f"a task's {name} is a short text")
+
+
+def _texts(found: Any, what: str, *, least: int = 1) -> list[str]:
+    if not isinstance(found, list) or len(found) < least or not all(_is_bytes(each) for each in found):
+        raise FrameError(f"a task's {what} are a list of bytes without NUL")
+    return [os.fsdecode(each) for each in found]
+
+
+def _path(found: Any) -> str:
+    if not _is_bytes(found) or not found.startswith(b"/"):
+        raise FrameError(f"this is no absolute path: {found!r:.100}")
+    return os.fsdecode(found)
+
+
+def _seconds(found: Any, *, none: bool = False) -> float | None:
+    if none and found is None:
+        return None
+    if found.__class__ not in (int, float) or not math.isfinite(found) or found < 0:
+        raise FrameError("a task's times are seconds from 0 on")
+    return None if none and found > SECONDS_MAX else min(float(found), float(SECONDS_MAX))
+
+
+def _ids(found: Any) -> list[str]:
+    if not isinstance(found, list) or len(found) > IDS_MAX or not all(_is_text(each) for each in found):
+        raise FrameError("what is to be stopped is named by a list of ids")
+    return list(dict.fromkeys(found))
+
+
+def _is_text(value: Any) -> bool:
+    return value.__class__ is str and 0 < len(value) <= NAME_CHARACTERS_MAX
+
+
+def _is_bytes(value: Any) -> bool:
+    return value.__class__ is bytes and b"\0" not in value
