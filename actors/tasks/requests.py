@@ -7,12 +7,12 @@ here each field only gets the type and the bounds that the node, the task's file
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from turnkeeper.runtime.frames import FrameError
+from turnkeeper.runtime.tasks.directory import as_text
 from turnkeeper.storage.format import is_id
 from turnkeeper.storage.limits import INTEGER_MAX
 
@@ -29,7 +29,7 @@ IDS_MAX: Final = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """A wish that a task runs; texts are as `os.fsdecode` gives them. `changed` are names of variables."""
+    """A wish that a task runs; texts are as the task's files have them. `changed` are names of variables."""
 
     task: str
     key: str | None
@@ -37,7 +37,8 @@ class Start:
     argv: list[str]
     program: str
     cwd: str
-    env: dict[str, str]
+    umask: int
+    env: dict[bytes, bytes]
     changed: list[str]
     timeout: float | None
     grace: float
@@ -73,6 +74,7 @@ class Start:
             "argv": self.argv,
             "program": self.program,
             "cwd": self.cwd,
+            "umask": self.umask,
             "timeout": self.timeout,
             "grace": self.grace,
             "limit": self.limit,
@@ -100,13 +102,15 @@ class Wait:
 def start_from_wire(message: Mapping[str, Any]) -> Start:
     """Read the wish to start a task. Raises FrameError."""
     task, argv, env = message.get("task"), message.get("argv"), message.get("env")
-    limit, keep = message.get("limit"), message.get("keep")
+    limit, keep, umask = message.get("limit"), message.get("keep"), message.get("umask")
     if not isinstance(task, str) or not is_id(task) or not is_task_id(task):
         raise FrameError(f"this is no task's id: {task!r:.100}")
     if not isinstance(env, dict) or not all(_is_bytes(name) and _is_bytes(value) for name, value in env.items()):
         raise FrameError("a task's environment is a map of bytes")
     if limit.__class__ is not int or not 0 < limit <= INTEGER_MAX:
         raise FrameError("a task's limit is a number of bytes")
+    if umask.__class__ is not int or not 0 <= umask <= 0o777:
+        raise FrameError("a task's umask is a number from 0 to 0o777")
     if keep.__class__ is not bool:
         raise FrameError("a task is kept or not")
     return Start(
@@ -116,7 +120,8 @@ def start_from_wire(message: Mapping[str, Any]) -> Start:
         argv=_texts(argv, "arguments"),
         program=_path(message.get("program")),
         cwd=_path(message.get("cwd")),
-        env={os.fsdecode(name): os.fsdecode(value) for name, value in env.items()},
+        umask=umask,
+        env=env,
         changed=_texts(message.get("changed"), "changed variables", least=0),
         timeout=_seconds(message.get("timeout"), none=True),
         grace=_seconds(message.get("grace")) or 0.0,
@@ -152,13 +157,13 @@ def _text(message: Mapping[str, Any], name: str) -> str | None:
 def _texts(found: Any, what: str, *, least: int = 1) -> list[str]:
     if not isinstance(found, list) or len(found) < least or not all(_is_bytes(each) for each in found):
         raise FrameError(f"a task's {what} are a list of bytes without NUL")
-    return [os.fsdecode(each) for each in found]
+    return [as_text(each) for each in found]
 
 
 def _path(found: Any) -> str:
     if not _is_bytes(found) or not found.startswith(b"/"):
         raise FrameError(f"this is no absolute path: {found!r:.100}")
-    return os.fsdecode(found)
+    return as_text(found)
 
 
 def _seconds(found: Any, *, none: bool = False) -> float | None:
