@@ -1,9 +1,9 @@
-"""Start our own processes: the node's candidate and the writer.
+"""Start our own processes: the node's candidate, the writer and the spawner.
 
-Each is `python -P FILE` in a process session of its own, with one line of JSON (its boot) on stdin, a pipe as stdout,
-few variables in its environment and no descriptor but those named here. The file finds its package by its own place;
-the starter's import path comes last, so what lies in a host's directory can't shadow the standard library, installed
-packages or turnkeeper itself. Standard library only; nothing here waits for a process.
+Each is `python -P FILE` in a process session of its own, with few variables in its environment and no descriptor but
+those named here. Node and writer get one line of JSON (their boot) on stdin, and a pipe as stdout. The file finds its
+package by its own place; the starter's import path comes last, so what lies in a host's directory can't shadow the
+standard library, installed packages or turnkeeper itself. Standard library only; nothing here waits for a process.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from turnkeeper.storage.errors import StoreRefused
 from .protocol import PROTOCOL, VERSION
 
 _NODE_FILE = os.path.join(os.path.dirname(__file__), "node_main.py")
+_SPAWNER_FILE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "runtime", "tasks", "spawner.py")
 _WRITER_FILE = os.path.join(os.path.dirname(__file__), "writer_main.py")
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
 _KEPT_PREFIXES = ("LC_", "TURNKEEPER_")
@@ -61,16 +62,32 @@ def start_writer(
     return writer
 
 
+def start_spawner(requests: int) -> subprocess.Popen[bytes]:
+    """Start a spawner in the present directory, the store's; it reads from the socket `requests`, until its end.
+
+    Raises OSError where no process can be started.
+    """
+    # Nothing of what is installed or set up here is its business: it forks, and stays as small as it can.
+    return _start(_SPAWNER_FILE, options=("-I", "-S", "-P"), stdin=requests, stdout=None)
+
+
 def _start(
-    file: str, *, cwd: str | None = None, stderr: int | None = None, pass_fds: Sequence[int] = ()
+    file: str,
+    *,
+    options: Sequence[str] = ("-P",),
+    stdin: int = subprocess.PIPE,
+    stdout: int | None = subprocess.PIPE,
+    stderr: int | None = None,
+    cwd: str | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     if not sys.executable:
         raise OSError("this Python doesn't know its own executable")
     return subprocess.Popen(
-        [sys.executable, "-P", file],
+        [sys.executable, *options, file],
         bufsize=0,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stdin=stdin,
+        stdout=stdout,
         stderr=stderr,
         pass_fds=pass_fds,
         cwd=cwd,
