@@ -15,11 +15,12 @@ not to be kept. Requests about tasks have an `id`, which their answer has as `re
 {"re", ...}, or by {"re", "error", "args"}. They are answered as they come to be, in any order and beside all else. All
 mean the same when asked twice, so what is unanswered when a node dies is asked again of the next one.
 
-    start_task   {task, key, token, argv: [bytes], program: bytes, cwd: bytes, env: {bytes: bytes}, environment: [name],
-                 timeout, grace, limit, keep, session, group, stall} -> {head, summary} once it runs, or has ended. The
-                 id `task` makes it one start however often it is asked for; where there is no `key`, `token` is random
-                 and tells it from another one's of the same id. `env` is the whole environment, `environment` what of
-                 it the caller sets or removes. Times are seconds, `limit` is bytes, None is none.
+    start_task   {task, key, token, argv: [bytes], program: bytes, cwd: bytes, umask, env: {bytes: bytes},
+                 environment: [name], timeout, grace, limit, keep, session, group, stall} -> {head, summary} once it
+                 runs, or has ended. The id `task` makes it one start however often it is asked for; where there is no
+                 `key`, `token` is random and tells it from another one's of the same id. `env` is the whole
+                 environment, `environment` what of it the caller sets or removes. Times are seconds, `limit` is bytes,
+                 None is none.
     stop_tasks   {tasks: [id], sessions: [id], grace} -> {stopped: [id], already_ended: [id], left: {id: [pid]}} once
                  their trees are empty; `left` are those whose processes even KILL didn't end. `sessions` stands for
                  the unfinished tasks of each of them.

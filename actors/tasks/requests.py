@@ -29,7 +29,7 @@ IDS_MAX: Final = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """A wish that a task runs; texts are as the task's files have them. `changed` are names of variables."""
+    """A wish that a task runs; texts are as the task's files have them. `environment` are names of variables."""
 
     task: str
     key: str | None
@@ -39,7 +39,7 @@ class Start:
     cwd: str
     umask: int
     env: dict[bytes, bytes]
-    changed: list[str]
+    environment: list[str]
     timeout: float | None
     grace: float
     limit: int
@@ -63,7 +63,7 @@ class Start:
             key=self.key,
             session=self.session,
             group=self.group,
-            environment=self.changed,
+            environment=self.environment,
             token=self.token,
         )
 
@@ -122,7 +122,7 @@ def start_from_wire(message: Mapping[str, Any]) -> Start:
         cwd=_path(message.get("cwd")),
         umask=umask,
         env=env,
-        changed=_texts(message.get("changed"), "changed variables", least=0),
+        environment=_names(message.get("environment")),
         timeout=_seconds(message.get("timeout"), none=True),
         grace=_seconds(message.get("grace")) or 0.0,
         limit=limit,
@@ -154,10 +154,16 @@ def _text(message: Mapping[str, Any], name: str) -> str | None:
     raise FrameError(f"a task's {name} is a short text")
 
 
-def _texts(found: Any, what: str, *, least: int = 1) -> list[str]:
-    if not isinstance(found, list) or len(found) < least or not all(_is_bytes(each) for each in found):
+def _texts(found: Any, what: str) -> list[str]:
+    if not isinstance(found, list) or not found or not all(_is_bytes(each) for each in found):
         raise FrameError(f"a task's {what} are a list of bytes without NUL")
     return [as_text(each) for each in found]
+
+
+def _names(found: Any) -> list[str]:
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise FrameError("the variables that a task's caller sets are a list of names")
+    return found
 
 
 def _path(found: Any) -> str:
