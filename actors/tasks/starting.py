@@ -1,9 +1,9 @@
 """What a task is to be started with, checked before anything is recorded: a mistake is one clear line, and no task.
 
-What can be told without the task's own process is told here: of the arguments themselves, then of the files that they
-name, as this process sees them. Whatever the system still refuses then, a script without a first line that says what
-runs it say, is found when the command is to run, and becomes the task's end. Texts may hold bytes that are no UTF-8, as
-`os.fsdecode` gives them; they reach the command unchanged. Files are looked at here, so call it in a thread.
+First the arguments themselves (`checked_start`, pure but for this process's own environment), then the files that they
+name, as this process sees them (`located`, for a thread). Whatever the system still refuses then, a script without a
+first line that says what runs it, say, is found when the command is to run, and becomes the task's end. Texts may hold
+bytes that are no UTF-8, as `os.fsdecode` gives them; they reach the command unchanged.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, NamedTuple, TypeGuard, get_args
 
 from turnkeeper.storage.errors import InvalidValue
 
@@ -48,11 +48,16 @@ _SHOWN_CHARACTERS_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A start that may be tried. `environment` are the names that its caller sets or removes, `env` is all of it."""
+    """What a task is started with. `environment` are the names that its caller sets or removes, `env` is all of it.
+
+    `program` and `cwd`, None for this process's own directory, are as they were given until they are `located`; so is
+    `umask`, which is this process's own.
+    """
 
     argv: list[bytes]
     program: bytes
-    cwd: bytes
+    cwd: bytes | None
+    umask: int
     env: dict[bytes, bytes]
     environment: list[str]
     key: str | None
@@ -64,7 +69,7 @@ class Start:
     keep: bool
 
     def as_map(self) -> dict[str, Any]:
-        """Give it as the node is told."""
+        """Give it as the node is told of it."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -81,7 +86,7 @@ def checked_start(
     stall: float | None = None,
     on_owner_exit: OwnerExit = "kill",
 ) -> Start:
-    """Check what a task is to be started with, see `Runtime.start_task`, and give what the node needs of it.
+    """Check what a task is to be started with, see `Runtime.start_task`.
 
     Raises TaskRefused for the first thing that can't be, having changed nothing.
     """
@@ -96,23 +101,36 @@ def checked_start(
     seconds = {"timeout": timeout, "grace": grace, "stall": stall}
     for name, value in seconds.items():
         if value is not None or name == "grace":
-            check_seconds(name, value)
+            _check_seconds(name, value)
     limit = _checked_limit(limit)
     _check_size(arguments, environment)
-    place = _directory(cwd)
-    program = _program(arguments[0], place, environment.get(b"PATH"))
-    names = sorted(env or ())
-    return Start(arguments, program, place, environment, names, key, group, timeout, grace, limit, stall, keep)
+    place = None if cwd is None else _bytes_of("cwd", cwd)
+    if place == b"":
+        raise TaskRefused("cwd", "is empty; give a directory, or leave it out for this process's own")
+    names = [os.fsencode(name).decode("utf-8", "backslashreplace") for name in sorted(env or ())]
+    return Start(
+        arguments, arguments[0], place, 0o077, environment, names, key, group, timeout, grace, limit, stall, keep
+    )
 
 
-def check_seconds(what: str, value: object, *, may_be_zero: bool = False) -> None:
-    """Raise TaskRefused for what is no time in seconds: a number above 0, or 0 if that may be, and finite."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (is_number and 0 <= value <= SECONDS_MAX and (value or may_be_zero)):  # type: ignore[operator]
-        least = "from 0" if may_be_zero else "above 0"
-        raise TaskRefused(
-            what, f"is a number of seconds {least} up to {SECONDS_MAX:,} (ten years), not {_shown(value)}"
-        )
+def located(start: Start) -> Start:
+    """Look for the directory and the program, and give the start with their absolute paths. For a thread.
+
+    Raises TaskRefused for one that isn't there or can't be used.
+    """
+    cwd = _directory(start.cwd)
+    return replace(start, cwd=cwd, program=_program(start.program, cwd, start.env.get(b"PATH")), umask=_umask())
+
+
+def is_seconds(value: object) -> TypeGuard[float]:
+    """Say whether this is a time in seconds that a clock can count, from 0 on."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= SECONDS_MAX
+
+
+def _check_seconds(what: str, value: object) -> None:
+    if not is_seconds(value) or not value:
+        wanted = f"a number of seconds above 0 up to {SECONDS_MAX:,} (ten years)"
+        raise TaskRefused(what, f"is {wanted}, not {_shown(value)}")
 
 
 def _checked_limit(limit: object) -> int:
@@ -203,18 +221,16 @@ def _too_long(size: int, most: int) -> str:
 # -- Files
 
 
-def _directory(cwd: str | None) -> bytes:
+def _directory(cwd: bytes | None) -> bytes:
     """Give the absolute path of the task's working directory, which is one that can be entered."""
     if cwd is None:
         try:
             return os.getcwdb()
         except FileNotFoundError:
             raise TaskRefused("cwd", "has to be given: this process's own directory was removed") from None
-    if not (path := _bytes_of("cwd", cwd)):
-        raise TaskRefused("cwd", "is empty; give a directory, or leave it out for this process's own")
-    shown = f"the directory {_shown(cwd)}"
+    shown = f"the directory {_shown(os.fsdecode(cwd))}"
     try:
-        path = os.path.abspath(path)
+        path = os.path.abspath(cwd)
         mode = os.stat(path).st_mode
     except FileNotFoundError:
         raise TaskRefused(shown, "isn't there; make it, or give another cwd") from None
@@ -271,6 +287,17 @@ def _fault(path: bytes) -> _Fault | None:
     if not os.access(path, os.X_OK, effective_ids=True):
         return _Fault("isn't executable for this user; make it so: chmod +x", True)
     return None
+
+
+def _umask() -> int:
+    """Give this process's own, which the system only tells here without changing it."""
+    try:
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1], 8) for line in status if line.startswith("Umask:"))
+    except (OSError, StopIteration):
+        umask = os.umask(0o077)
+        os.umask(umask)
+        return umask
 
 
 def _said(error: OSError) -> str:

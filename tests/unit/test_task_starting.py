@@ -11,7 +11,20 @@ from typing import Any
 import pytest
 
 from turnkeeper.actors.errors import TaskRefused
-from turnkeeper.actors.tasks.starting import ARGUMENT_BYTES_MAX, check_seconds, checked_start
+from turnkeeper.actors.tasks.starting import ARGUMENT_BYTES_MAX, Start, checked_start, is_seconds, located
+
+
+def started(argv: Any, **arguments: Any) -> Start:
+    """Check and locate, as a start does."""
+    return located(checked_start(argv, **arguments))
+
+
+def own_umask() -> int:
+    """Give this process's umask."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask
+
 
 LARGE = pytest.param(10**5000, id="large")
 
@@ -19,7 +32,7 @@ LARGE = pytest.param(10**5000, id="large")
 def refusal(argv: Any = ("/bin/true",), **arguments: Any) -> str:
     """Give the line with which a start is refused."""
     with pytest.raises(TaskRefused) as refused:
-        checked_start(argv, **arguments)
+        started(argv, **arguments)
     line = str(refused.value)
     assert "\n" not in line
     assert len(line) < 700
@@ -42,11 +55,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_nothing_is_said_of_has_its_default() -> None:
     """The whole environment and the directory are this process's; the owner's end ends the task."""
-    start = checked_start(["/bin/true"])
-    assert start.as_map() == {
+    assert started(["/bin/true"]).as_map() == {
         "argv": [b"/bin/true"],
         "program": b"/bin/true",
         "cwd": os.getcwdb(),
+        "umask": own_umask(),
         "env": dict(os.environb),
         "environment": [],
         "key": None,
@@ -61,7 +74,7 @@ def test_what_nothing_is_said_of_has_its_default() -> None:
 
 def test_what_is_said_is_taken() -> None:
     """Times may be whole numbers; the names of what is set or removed are told, sorted."""
-    start = checked_start(
+    start = started(
         ["sh", "-c", ""],
         key="ci-17",
         group="ci",
@@ -82,7 +95,7 @@ def test_a_variable_is_added_or_removed(monkeypatch: pytest.MonkeyPatch) -> None
     """The others are this process's own, and it is left as it is."""
     monkeypatch.setenv("GONE", "1")
     monkeypatch.setenv("STAYS", "2")
-    start = checked_start(["/bin/true"], env={"NEW": "3", "GONE": None, "NEVER": None})
+    start = started(["/bin/true"], env={"NEW": "3", "GONE": None, "NEVER": None})
     assert (start.env[b"NEW"], start.env[b"STAYS"]) == (b"3", b"2")
     assert b"GONE" not in start.env
     assert (os.environ["GONE"], "NEW" in os.environ) == ("1", False)
@@ -93,7 +106,8 @@ def test_bytes_that_are_no_utf8_reach_the_command_unchanged(here: Path) -> None:
     place = os.path.join(os.fsencode(here), b"caf\xe9")
     os.mkdir(place)
     text = os.fsdecode(b"\xff\xfe")
-    start = checked_start(["/bin/echo", text], cwd=os.fsdecode(place), env={"NAME" + text: text})
+    start = started(["/bin/echo", text], cwd=os.fsdecode(place), env={"NAME" + text: text})
+    assert start.environment == ["NAME\\xff\\xfe"]
     assert (start.argv[1], start.cwd, start.env[b"NAME\xff\xfe"]) == (b"\xff\xfe", place, b"\xff\xfe")
 
 
@@ -148,14 +162,15 @@ def test_what_is_no_time_is_refused(name: str, value: Any) -> None:
 def test_a_grace_has_to_be_said() -> None:
     """Without one a task couldn't be stopped; without the others it has none of them."""
     assert refusal(grace=None) == "grace is a number of seconds above 0 up to 315,360,000 (ten years), not None"
-    assert checked_start(["/bin/true"], timeout=None, stall=None).timeout is None
+    assert started(["/bin/true"], timeout=None, stall=None).timeout is None
 
 
-def test_a_grace_of_nothing_is_a_time_for_who_asks_so() -> None:
+@pytest.mark.parametrize(
+    ("value", "is_one"), [(0, True), (0.5, True), (True, False), (-1, False), (float("nan"), False), ("1", False)]
+)
+def test_a_time_for_other_calls_may_be_nothing(value: Any, is_one: bool) -> None:
     """To stop at once is a wish; less than nothing is none."""
-    check_seconds("grace", 0, may_be_zero=True)
-    with pytest.raises(TaskRefused, match=r"grace is a number of seconds from 0 up to .*, not -1"):
-        check_seconds("grace", -1, may_be_zero=True)
+    assert is_seconds(value) is is_one
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5, "1 MB", 2**62 + 1])
@@ -181,7 +196,7 @@ def test_what_is_no_name_is_refused(name: str, value: Any) -> None:
 
 def test_one_argument_that_is_too_long_is_refused() -> None:
     """The longest that the system takes isn't; with the byte that ends it, it has 128 KiB."""
-    assert checked_start(["/bin/true", "x" * (ARGUMENT_BYTES_MAX - 1)]).argv[1]
+    assert started(["/bin/true", "x" * (ARGUMENT_BYTES_MAX - 1)]).argv[1]
     said = refusal(["/bin/true", "x" * ARGUMENT_BYTES_MAX])
     assert said == "argv[1] has 131,072 bytes, and the system takes 131,071; hand over as much as that in a file"
 
@@ -189,7 +204,7 @@ def test_one_argument_that_is_too_long_is_refused() -> None:
 def test_one_variable_that_is_too_long_is_refused() -> None:
     """Its name counts too, and its value isn't shown."""
     fitting = "x" * (ARGUMENT_BYTES_MAX - len("A=") - 1)
-    assert checked_start(["/bin/true"], env={"A": fitting}).env[b"A"]
+    assert started(["/bin/true"], env={"A": fitting}).env[b"A"]
     assert refusal(env={"A": fitting + "x"}).startswith("the variable 'A' has 131,072 bytes")
 
 
@@ -204,7 +219,7 @@ def small_stack() -> Iterator[None]:
 
 def test_more_than_the_stack_has_room_for_is_refused(small_stack: None) -> None:
     """Arguments and environment together take a quarter of the stack's limit at most, pointers included."""
-    assert checked_start(["/bin/true", *["x" * 100_000] * 2], env={}).argv
+    assert started(["/bin/true", *["x" * 100_000] * 2], env={}).argv
     said = refusal(["/bin/true", *["x" * 100_000] * 3])
     assert said.startswith("argv and env together have 3")
     assert refusal(["/bin/true", *[""] * 50_000]).startswith("argv and env together have")
@@ -213,7 +228,7 @@ def test_more_than_the_stack_has_room_for_is_refused(small_stack: None) -> None:
 def test_a_stack_without_a_limit_doesnt_lift_the_systems_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system takes 6 MiB, whatever the stack's limit says."""
     monkeypatch.setattr(os, "sysconf", lambda name: 2**62)
-    assert checked_start(["/bin/true", *["x" * 100_000] * 50]).argv
+    assert started(["/bin/true", *["x" * 100_000] * 50]).argv
     assert refusal(["/bin/true", *["x" * 100_000] * 63]).startswith("argv and env together have 6,3")
 
 
@@ -227,7 +242,7 @@ def test_a_program_is_searched_in_the_tasks_own_path(here: Path) -> None:
     (here / "first" / "tool").write_text("#!/bin/sh\n")
     tool = executable(here / "second" / "tool")
     path = f"{here}/first:{here}/second"
-    assert checked_start(["tool"], env={"PATH": path}).program == os.fsencode(tool)
+    assert started(["tool"], env={"PATH": path}).program == os.fsencode(tool)
     assert refusal(["tool"]).startswith("the program 'tool' isn't in the task's PATH (")
     assert refusal(["sh"], env={"PATH": path}) == (
         f"the program 'sh' isn't in the task's PATH ({path!r}); install it, or give its path"
@@ -239,14 +254,14 @@ def test_a_relative_place_in_path_is_one_of_the_tasks_directory(here: Path) -> N
     (here / "work" / "bin").mkdir(parents=True)
     inner, own = executable(here / "work" / "bin" / "inner"), executable(here / "work" / "own")
     for name, found, path in (("inner", inner, "bin"), ("own", own, "/nowhere:")):
-        start = checked_start([name], cwd=str(here / "work"), env={"PATH": path})
+        start = started([name], cwd=str(here / "work"), env={"PATH": path})
         assert os.path.samefile(start.program, found)
         assert start.program.startswith(b"/")
 
 
 def test_without_a_path_there_is_the_systems() -> None:
     """As a shell has it."""
-    assert os.path.basename(checked_start(["sh"], env={"PATH": None}).program) == b"sh"
+    assert os.path.basename(started(["sh"], env={"PATH": None}).program) == b"sh"
 
 
 def test_a_program_with_a_slash_is_one_of_the_tasks_directory(here: Path) -> None:
@@ -254,8 +269,8 @@ def test_a_program_with_a_slash_is_one_of_the_tasks_directory(here: Path) -> Non
     (here / "work").mkdir()
     executable(here / "run")
     tool = executable(here / "work" / "run")
-    assert os.path.samefile(checked_start(["./run"], cwd="work").program, tool)
-    assert checked_start(["./run"], cwd="work").argv == [b"./run"]
+    assert os.path.samefile(started(["./run"], cwd="work").program, tool)
+    assert started(["./run"], cwd="work").argv == [b"./run"]
     tool.unlink()
     said = refusal(["./run"], cwd="work")
     assert said == f"the program './run' (in '{here}/work') isn't there; install it, or give another path"
@@ -291,7 +306,7 @@ def test_what_is_found_in_path_and_cant_be_run_is_named(here: Path) -> None:
 
 def test_a_script_that_names_no_interpreter_isnt_found_out_here(here: Path) -> None:
     """Only running it shows that; it then becomes the task's end."""
-    assert checked_start([str(executable(here / "script", "echo hello\n"))]).program
+    assert started([str(executable(here / "script", "echo hello\n"))]).program
 
 
 def test_a_directory_that_cant_be_entered_is_refused(here: Path) -> None:
@@ -317,7 +332,7 @@ def test_a_directory_of_this_process_that_was_removed_is_no_default(here: Path) 
     os.chdir(here / "gone")
     (here / "gone").rmdir()
     assert refusal() == "cwd has to be given: this process's own directory was removed"
-    assert checked_start(["/bin/true"], cwd="/").cwd == b"/"
+    assert started(["/bin/true"], cwd="/").cwd == b"/"
     os.chdir(here)
 
 
@@ -325,4 +340,4 @@ def test_a_relative_directory_is_one_of_this_process(here: Path) -> None:
     """It is absolute from then on, and a link stays a link."""
     (here / "real").mkdir()
     (here / "link").symlink_to("real")
-    assert checked_start(["/bin/true"], cwd="link").cwd == os.fsencode(here / "link")
+    assert started(["/bin/true"], cwd="link").cwd == os.fsencode(here / "link")
