@@ -35,6 +35,7 @@ from .names import check_wanted
 from .owned_stream import OwnedStream, copy_of
 from .protocol import CHANGE, OPEN, PATIENCE_SECONDS, STATISTICS, WATCH
 from .reads import StoreReads
+from .tasks.node_conversation import NodeConversation
 from .vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -54,10 +55,11 @@ class Client:
     For the loop that opened it alone. In a forked child everything that was opened through it raises ForkedProcess.
     """
 
-    def __init__(self, path: str, attachment: Attachment) -> None:
+    def __init__(self, path: str, attachment: Attachment, token: str) -> None:
         self.link = Link()
         self.bus = Bus()
         self.bus.wake_listeners = self._wake_followers
+        self.node = NodeConversation()
         self.reads = StoreReads(path)
         self.blobs = Blobs(path)
         self.vocabulary = Vocabulary()
@@ -66,7 +68,8 @@ class Client:
         # The loop's own class: asking anyio for the loop each time costs more than making the event.
         self.new_event: Callable[[], anyio.Event] = type(anyio.Event())
         self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-        self._path = path
+        self.path = path
+        self._token = token
         self._attachment = attachment
         self._store_id = attachment.hello.get("store")
         self._background = Background()
@@ -86,7 +89,8 @@ class Client:
 
         Makes a missing store, though not its parents. Raises what `join` raises, as it stands.
         """
-        client = cls(path, await join(path, create=True, durability=durability, backend=backend))
+        token = new_token()
+        client = cls(path, await join(path, create=True, durability=durability, backend=backend, token=token), token)
         await client._background.open()
         client._start(client._serve)
         client._start(client._watch_time)
@@ -108,7 +112,7 @@ class Client:
         """
         _living.discard(self)
         await self._background.aclose()
-        self.link.end(SessionClosed("the store"))
+        self.end(SessionClosed("the store"))
         if self._position_change is not None:
             self._position_change.set()
         await self.reads.aclose()
@@ -252,6 +256,11 @@ class Client:
         if self.link.refusal is not None:
             raise copy_of(self.link.refusal)
 
+    def end(self, refusal: Exception, *, wake: bool = True) -> None:
+        """Make everything that was opened through this client raise `refusal` from now on; see `Link.end`."""
+        self.link.end(refusal, wake=wake)
+        self.node.requests.end(refusal, wake=wake)
+
     # -- The tasks
 
     def _start(self, function: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
@@ -265,7 +274,7 @@ class Client:
             self._failure = failure
             while isinstance(self._failure, ExceptionGroup):
                 self._failure = self._failure.exceptions[0]
-            self.link.end(self._failure)
+            self.end(self._failure)
             self._begun.set()
 
     async def _serve(self) -> None:
@@ -278,6 +287,7 @@ class Client:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(without_interrupts(self._use_writer), attachment)
                 tasks.start_soon(without_interrupts(self._use_bus), attachment)
+                tasks.start_soon(without_interrupts(self.node.talk), attachment)
                 await self._listen(attachment)
                 tasks.cancel_scope.cancel()
             attachment.close()
@@ -302,6 +312,7 @@ class Client:
         try:
             while (message := await attachment.receive()) is not None:
                 self.bus.receive(message)
+                self.node.requests.receive(message)
         except StorageError as error:
             self._fail(error)
         except FrameError:
@@ -399,7 +410,7 @@ class Client:
         pause = RETRY_SECONDS_FIRST
         while True:
             try:
-                self._attachment = await join(self._path, create=False, first=False)
+                self._attachment = await join(self.path, create=False, first=False, token=self._token)
             except (StorageError, OSError) as error:
                 self._fail(error)
                 await anyio.sleep(pause)
@@ -407,13 +418,14 @@ class Client:
                 continue
             if self._attachment.hello.get("store") == self._store_id:
                 return True
-            self.link.end(StoreRefused(self._path, "another store is here now; open it again to use it"))
+            self.end(StoreRefused(self.path, "another store is here now; open it again to use it"))
             return False
 
     def _fail(self, error: Exception) -> None:
         self._failure = error
         self._begun.set()
         self.link.fail(error)
+        self.node.requests.fail(error)
 
     async def _watch_time(self) -> None:
         """Flush what has waited for a whole window, and send again what was refused."""
@@ -444,7 +456,7 @@ class Client:
 def _refuse_in_child() -> None:
     """End in a forked child what its parent has open: the connection, its numbers and its answers are the parent's."""
     for client in list(_living):
-        client.link.end(ForkedProcess(os.getppid()), wake=False)
+        client.end(ForkedProcess(os.getppid()), wake=False)
     _living.clear()
 
 

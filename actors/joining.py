@@ -14,13 +14,14 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, get_args
 
 import anyio
 
 from turnkeeper.runtime.frames import FrameError
+from turnkeeper.runtime.identity import own_identity
 from turnkeeper.runtime.processes import ChildProcess, describe_exit, died_by_signal, read_line
 from turnkeeper.storage.errors import StorageError, StoreMissing, StoreRefused
 from turnkeeper.storage.lock import store_is_held
@@ -51,11 +52,18 @@ class Attachment:
         self.wanted: dict[str, Any] | None = None
         self.child: ChildProcess | None = None
         self._frames = frames
+        self._sending = anyio.Lock()
         self._heard = time.monotonic()
 
-    async def attach(self, name: str, *, serves: bool) -> None:
-        """Ask to be counted; the answer is one of what `receive` returns. Raises OSError."""
-        await self._frames.send({"op": protocol.ATTACH, "name": name, "serves": serves})
+    async def attach(self, name: str, *, serves: bool, token: str | None) -> None:
+        """Ask to be counted; the answer is one of what `receive` returns. Raises OSError.
+
+        With a `token`, tasks that are started with the same one are this process's.
+        """
+        message: dict[str, Any] = {"op": protocol.ATTACH, "name": name, "serves": serves}
+        if token is not None:
+            message |= {"token": token, "owner": own_identity().as_map()}
+        await self._frames.send(message)
 
     async def receive(self) -> dict[str, Any] | None:
         """Wait for the next thing that the node says, mostly its state; None when it has ended. Cancelling is harmless.
@@ -78,9 +86,10 @@ class Attachment:
         return message
 
     async def send(self, frames: bytes) -> None:
-        """Send encoded frames, as fast as the node takes them. Raises OSError when it has ended."""
-        if not self._frames.send_nowait(frames):
-            await self._frames.drain()
+        """Send encoded frames, as fast as the node takes them; any task may. Raises OSError when it has ended."""
+        async with self._sending:
+            if not self._frames.send_nowait(frames):
+                await self._frames.drain()
 
     async def reach_writer(self, patience: float = PATIENCE_SECONDS) -> tuple[FrameSocket, dict[str, Any]]:
         """Connect to the writer and return the connection and its hello.
@@ -159,14 +168,16 @@ async def join(
     first: bool = True,
     name: str | None = None,
     serves: bool = False,
+    token: str | None = None,
 ) -> Attachment:
     """Become a client of the node of the store at `path`, absolute, and return when the store is served.
 
     With `create` a missing store is made, though not its parents. `durability` and `backend` are what a new store
     gets, and what one that is there must have; None takes what comes. `patience` is in seconds and begins anew whenever
     the node says that it is opening the store. Not `first` is who comes back: it lets others go first. `name` is what
-    `status` shows. Who only `serves` keeps the node alive, but is no reason to refuse a `stop`. Cancelling leaves
-    nothing but a node that ends when nobody comes.
+    `status` shows. Who only `serves` keeps the node alive, but is no reason to refuse a `stop`. `token` is a runtime's,
+    the same whenever it comes back, and owns the tasks that it starts. Cancelling leaves nothing but a node that ends
+    when nobody comes.
 
     Raises:
         StoreMissing, StoreRefused, NewerFormat: There can be no such store here, with the reason.
@@ -180,7 +191,9 @@ async def join(
     name = name or os.path.basename(sys.argv[0]) or "python"
     require_backend(path, backend)
     start = partial(launch.start_candidate, path, create=create, durability=durability, backend=backend)
-    return await _Joining(path, create, start, loop, name, serves).run()
+    return await _Joining(
+        path, create, start, loop, partial(Attachment.attach, name=name, serves=serves, token=token)
+    ).run()
 
 
 class _Joining:
@@ -192,15 +205,13 @@ class _Joining:
         create: bool,
         start: Callable[[], subprocess.Popen[bytes]],
         loop: OpeningLoop,
-        name: str,
-        serves: bool,
+        attach: Callable[[Attachment], Awaitable[None]],
     ) -> None:
         self._path = path
         self._create = create
         self._start = start
         self._loop = loop
-        self._name = name
-        self._serves = serves
+        self._attach = attach
         self._child: ChildProcess | None = None
         self._serving_pid: int | None = None
 
@@ -242,7 +253,7 @@ class _Joining:
         frames = FrameSocket(connection, anyio)
         try:
             attachment = Attachment(directory, frames, await self._hear_hello(frames))
-            await attachment.attach(self._name, serves=self._serves)
+            await self._attach(attachment)
             await self._wait_until_served(attachment)
         except BaseException as error:
             frames.close()

@@ -26,7 +26,7 @@ class Loopback:
     """A client of the backend that keeps the store at `path`; make it within an event loop."""
 
     def __init__(self, path: Path, backend: Backend) -> None:
-        self.client = Client(str(path), cast("Attachment", SimpleNamespace(hello={})))
+        self.client = Client(str(path), cast("Attachment", SimpleNamespace(hello={})), "the client")
         self.client.reads.serve(backend.index_directory)
         self.client.link.wake = self._exchange
         self._writer = Writer(backend, cast("socket.socket", None), str(path), "the test's", "boot")

@@ -109,7 +109,19 @@ def checked_start(
         raise TaskRefused("cwd", "is empty; give a directory, or leave it out for this process's own")
     names = [os.fsencode(name).decode("utf-8", "backslashreplace") for name in sorted(env or ())]
     return Start(
-        arguments, arguments[0], place, 0o077, environment, names, key, group, timeout, grace, limit, stall, keep
+        argv=arguments,
+        program=arguments[0],
+        cwd=place,
+        umask=0o077,
+        env=environment,
+        environment=names,
+        key=key,
+        group=group,
+        timeout=timeout,
+        grace=grace,
+        limit=limit,
+        stall=stall,
+        keep=keep,
     )
 
 

@@ -161,7 +161,7 @@ async def test_a_session_with_a_critical_type_opens_only_for_who_knows_it(store:
         async with await other.open_session("k"):
             pass
         with pytest.raises(CriticalTypes):
-            async with open_runtime(knowing._client._path) as third:
+            async with open_runtime(knowing._client.path) as third:
                 await third.fork_session("k", at=1)
 
 
@@ -217,7 +217,7 @@ async def test_going_back_to_an_older_version_is_noted_too(store: Path) -> None:
 async def test_an_upgrade_that_fails_is_told_where_it_was_asked_for(runtime: Runtime) -> None:
     """The event's number, and the program's own exception as the cause."""
     runtime.register("my/n", version=2, upgrades={1: lambda data: {"x": data["gone"]}})
-    async with open_runtime(runtime._client._path) as other, await other.create_session() as session:
+    async with open_runtime(runtime._client.path) as other, await other.create_session() as session:
         await session.append("my/n", {})
     with pytest.raises(InvalidValue, match=r"event 0 \(my/n\) at \$: its upgrade from version 1 failed") as caught:
         await runtime.read(session.id)
