@@ -1,4 +1,4 @@
-"""The client of one store in one process: drives the link over a connection, and finds another one when it breaks.
+"""The client of one store in one process: finds its writer and its node, and finds them again when they have died.
 
 Its tasks run in the background of the host's body, and raise nothing. A connection that broke is never used again: the
 writer's is made anew while the node stays, the node's by the opening loop. While none stands, appends go on into the
@@ -15,7 +15,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from anyio.lowlevel import checkpoint
 
 from turnkeeper.runtime.actors import without_interrupts
 from turnkeeper.runtime.frames import FrameError
@@ -26,6 +25,7 @@ from turnkeeper.storage.store import BackendName, Durability
 from .background import Background
 from .blobs import Blobs
 from .bus import PUBLISH_SECONDS, Bus, Listener
+from .conversation import Conversation
 from .errors import ForkedProcess, NodeNotAnswering, SessionClosed
 from .frame_socket import FrameSocket
 from .ids import new_token
@@ -57,6 +57,7 @@ class Client:
 
     def __init__(self, path: str, attachment: Attachment, token: str) -> None:
         self.link = Link()
+        self._conversation = Conversation(self.link)
         self.bus = Bus()
         self.bus.wake_listeners = self._wake_followers
         self.node = NodeConversation()
@@ -65,8 +66,7 @@ class Client:
         self.vocabulary = Vocabulary()
         self.link.put_blob_again = self._put_blob_again
         self.link.blobs_named = self.blobs.forget
-        # The loop's own class: asking anyio for the loop each time costs more than making the event.
-        self.new_event: Callable[[], anyio.Event] = type(anyio.Event())
+        self.new_event = self._conversation.new_event
         self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self.path = path
         self._token = token
@@ -186,18 +186,7 @@ class Client:
 
     async def answered(self, request: Request) -> dict[str, Any]:
         """Wait for the answer to a request and return it, or raise the error that it is."""
-        if not request.is_answered:
-            event = self.new_event()
-            request.wake = event.set
-            try:
-                await event.wait()
-            except BaseException:
-                self.link.abandon(request)
-                raise
-        if request.error is not None:
-            raise request.error
-        assert request.reply is not None
-        return request.reply
+        return await self._conversation.answered(request)
 
     async def wait_change(self, stream: OwnedStream) -> None:
         """Wait until the writer has answered something about the stream."""
@@ -337,11 +326,7 @@ class Client:
             writer, hello = await self._reach_writer(attachment)
             self.reads.serve(hello["index"])
             self._begun.set()
-            try:
-                await self._talk(writer)
-            finally:
-                writer.close()
-                self.link.lost()
+            await self._conversation.talk(writer)
 
     async def _reach_writer(self, attachment: Attachment) -> tuple[FrameSocket, dict[str, Any]]:
         """Find the node's writer, however long that takes. What fails is told to who waits, and tried again."""
@@ -358,49 +343,6 @@ class Client:
                     self._fail(NodeNotAnswering(pid, "its socket refuses" if pid is None else process_state(pid)))
             await anyio.sleep(pause)
             pause = min(2 * pause, RETRY_SECONDS_MAX)
-
-    async def _talk(self, writer: FrameSocket) -> None:
-        """Send and receive until the connection has ended."""
-        receive = self.link.receive
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(without_interrupts(self._send), writer)
-            with suppress(OSError, FrameError):
-                while messages := await writer.receive_all():
-                    for message in messages:
-                        receive(message)
-                    # Who was woken goes first, and doesn't wait for what it takes to wait for more.
-                    await checkpoint()
-            tasks.cancel_scope.cancel()
-
-    async def _send(self, writer: FrameSocket) -> None:
-        """Send what the link has until the connection breaks, mostly all that one turn of the loop brings in one frame.
-
-        What goes at once is sent from within the call that brings it.
-        """
-        link = self.link
-        wanted = self.new_event()
-
-        def wake() -> None:
-            if link.goes_at_once and not writer.unsent:
-                with suppress(OSError):  # the connection broke, which whoever reads from it hears too
-                    if writer.send_nowait(link.next_output()):
-                        return
-            wanted.set()
-
-        link.wake = wake
-        try:
-            while True:
-                if writer.unsent:
-                    await writer.drain()
-                elif output := link.next_output():
-                    writer.send_nowait(output)
-                else:
-                    wanted = self.new_event()
-                    await wanted.wait()
-        except OSError:
-            pass
-        finally:
-            link.wake = None
 
     async def _join_again(self) -> bool:
         """Find the store's node again. What fails is told to who waits, and tried again after a pause.

@@ -28,6 +28,7 @@ from turnkeeper.storage.lock import store_is_held
 from turnkeeper.storage.store import BackendName, Durability, describe, require_backend
 
 from . import launch, protocol
+from .conversation import hear_hello
 from .directory import StoreDirectory
 from .frame_socket import FrameSocket, peer_of
 from .opening_loop import OpeningLoop, Pause, StartCandidate
@@ -107,10 +108,7 @@ class Attachment:
         try:
             while (left := max(begun, self._heard) + patience - time.monotonic()) > 0:
                 with anyio.move_on_after(left):
-                    hello = await frames.receive()
-                    if hello is None:
-                        raise ConnectionResetError("the writer ended before its hello")
-                    return frames, check_hello(hello)
+                    return frames, await hear_hello(frames)
             raise self.directory.not_answering(self.hello.get("writer"))
         except BaseException:
             frames.close()

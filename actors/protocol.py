@@ -85,6 +85,7 @@ PROGRESS: Final = "progress"
 OPEN, RELEASE, WATCH, STATISTICS = "open", "release", "watch", "statistics"
 CHANGE: Final = "change"
 SEND, LISTEN, UNLISTEN = "send", "listen", "unlisten"
+RECORD: Final = "record"
 
 _CLASSES: Final[dict[str, type[StorageError]]] = {
     each.__name__: each

@@ -20,8 +20,9 @@ import signal
 import socket
 import traceback
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from time import monotonic
 from typing import Any, NoReturn
 
@@ -41,15 +42,18 @@ from .node_log import log
 from .openings import Decision, Openings
 from .peers import Peer, stop_listening, welcome
 from .protocol import error_to_wire
+from .tasks.recording import Recorded, Recordings
 from .writer_requests import (
     Change,
     Opening,
+    Recording,
     Sending,
     appends_from_wire,
     change_from_wire,
     listening_from_wire,
     number_of,
     opening_from_wire,
+    recording_from_wire,
     sending_from_wire,
 )
 
@@ -79,7 +83,7 @@ class Queued:
 
     client: Client
     number: int
-    asked: list[Append] | Opening | Change | Sending
+    asked: list[Append] | Opening | Change | Sending | Recording
     size: int
     arrived: float = field(default_factory=monotonic)
 
@@ -96,6 +100,7 @@ class Writer:
         self._openings = Openings(backend, is_gone)
         self._changes = Changes(backend)
         self._inboxes = Inboxes(backend, self._openings.reservations)
+        self._recordings = Recordings(backend, self._inboxes)
         self._clients: set[Client] = set()
         self._watching: set[Client] = set()
         self._queue: deque[Queued] = deque()
@@ -202,6 +207,9 @@ class Writer:
             case {"op": protocol.SEND}:
                 sending = sending_from_wire(message)
                 self._enqueue(Queued(client, number, sending, len(sending.tail)))
+            case {"op": protocol.RECORD}:
+                recording = recording_from_wire(message)
+                self._enqueue(Queued(client, number, recording, recording.size))
             case {"op": protocol.LISTEN}:
                 self._inboxes.listen(client, number, listening_from_wire(message))
             case {"op": protocol.UNLISTEN}:
@@ -250,35 +258,40 @@ class Writer:
         """Commit what was taken in one call, answer it, tell who watches, and let the backend do its own work."""
         requests: list[Request] = []
         starts: list[int] = []
-        decisions: list[Decision | Changing | Post | None] = []
+        decisions: list[Decision | Changing | Recorded | Post | None] = []
         for queued in taken:
             starts.append(len(requests))
-            decision: Decision | Changing | Post | None = None
+            decision: Decision | Changing | Recorded | Post | None = None
             if isinstance(queued.asked, list):
                 requests += queued.asked
-            elif isinstance(queued.asked, Change):
-                decision = self._changes.decide(queued.asked)
-                requests += decision.patches if isinstance(decision, Changing) else ()
-            elif isinstance(queued.asked, Sending):
-                decision = self._inboxes.decide(queued.asked)
-            elif not queued.client.has_ended:
-                decision = self._openings.decide(queued.asked, queued.client)
-            if isinstance(decision, Grant | Post):
-                requests.append(decision)
+            else:
+                decision = self._decide(queued)
+                requests += _requests_of(decision)
             decisions.append(decision)
+        starts.append(len(requests))
         results = self._backend.commit(requests) if requests else []
         self._settle_reservations(requests, results)
-        for queued, start, decision in zip(taken, starts, decisions, strict=True):
+        for queued, decision, (start, stop) in zip(taken, decisions, pairwise(starts), strict=True):
             if isinstance(queued.asked, list):
-                self._answer_appends(queued, results[start : start + len(queued.asked)])
-            elif isinstance(decision, Changing):
-                self._answer_change(queued, decision, results[start : start + len(decision.patches)])
+                self._answer_appends(queued, results[start:stop])
             elif decision is not None:
-                self._answer_control(queued, decision, results[start] if isinstance(decision, Grant | Post) else None)
+                self._answer_control(queued, decision, results[start:stop])
         self._free_queue(taken)
         self._inboxes.tell(requests, results)
         self._tell_watching()
         self._backend.between_commits()
+
+    def _decide(self, queued: Queued) -> Decision | Changing | Recorded | Post | None:
+        """Say what is to become of a request; None for an opening by who has gone."""
+        asked = queued.asked
+        if isinstance(asked, Change):
+            return self._changes.decide(asked)
+        if isinstance(asked, Sending):
+            return self._inboxes.decide(asked)
+        if isinstance(asked, Recording):
+            return self._recordings.decide(asked)
+        assert isinstance(asked, Opening)
+        return None if queued.client.has_ended else self._openings.decide(asked, queued.client)
 
     def _settle_reservations(self, requests: list[Request], results: list[Result]) -> None:
         """Forget the names of streams that are stored now, and of those that lost their name to another."""
@@ -291,23 +304,28 @@ class Writer:
         queued.client.tell(encode_frame([queued.number, wire]))
         self._flush_seconds.append(monotonic() - queued.arrived)
 
-    def _answer_control(self, queued: Queued, decision: Decision | Post, result: Result | None) -> None:
+    def _answer_control(
+        self, queued: Queued, decision: Decision | Changing | Recorded | Post, results: list[Result]
+    ) -> None:
+        refusals = [error_to_wire(result) for result in results if isinstance(result, StorageError)]
         reply: Mapping[str, Any]
-        if isinstance(decision, Grant) and isinstance(result, Granted):
-            reply = {"stream": decision.stream, "new": False, **result._asdict()}
-        elif isinstance(decision, Post) and isinstance(result, Appended):
-            reply = {"seq": result.first}
-        elif isinstance(decision, Grant | Post):
-            assert isinstance(result, StorageError)
-            reply = error_to_wire(result)
+        if isinstance(decision, Recorded):
+            reply = decision.answer(results)
+        elif refusals:
+            reply = refusals[0]
+        elif isinstance(decision, Changing):
+            reply = {"stream": decision.row.id, "head": decision.row.head}
+        elif isinstance(decision, Grant):
+            (granted,) = results
+            assert isinstance(granted, Granted)
+            reply = {"stream": decision.stream, "new": False, **granted._asdict()}
+        elif isinstance(decision, Post):
+            (posted,) = results
+            assert isinstance(posted, Appended)
+            reply = {"seq": posted.first}
         else:
             reply = error_to_wire(decision) if isinstance(decision, StorageError) else decision
         queued.client.tell(encode_frame({"re": queued.number, **reply}))
-
-    def _answer_change(self, queued: Queued, changing: Changing, results: list[Result]) -> None:
-        refusals = [error_to_wire(result) for result in results if isinstance(result, StorageError)]
-        reply = {"stream": changing.row.id, "head": changing.row.head}
-        queued.client.tell(encode_frame({"re": queued.number, **(refusals[0] if refusals else reply)}))
 
     def _free_queue(self, taken: list[Queued]) -> None:
         freed = sum([queued.size for queued in taken])
@@ -336,6 +354,15 @@ class Writer:
             "events": self._backend.next_position - 1,
             "flush_ms": flush_times_ms(self._flush_seconds),
         }
+
+
+def _requests_of(decision: Decision | Changing | Recorded | Post | None) -> Sequence[Request]:
+    """Give what is to be committed for a decision."""
+    if isinstance(decision, Changing):
+        return decision.patches
+    if isinstance(decision, Recorded):
+        return decision.committed
+    return (decision,) if isinstance(decision, Grant | Post) else ()
 
 
 def flush_times_ms(seconds: deque[float]) -> dict[str, float | None]:

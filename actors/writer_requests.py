@@ -13,9 +13,19 @@ from typing import Any
 from turnkeeper.runtime.frames import FrameError
 from turnkeeper.runtime.identity import Identity
 from turnkeeper.storage.format import is_id
-from turnkeeper.storage.requests import Append
+from turnkeeper.storage.limits import BATCH_BYTES_MAX, HEADER_BYTES_MAX, MIB, PATCH_BYTES_MAX
+from turnkeeper.storage.requests import Append, Post
 
 from .names import NAME_CHARACTERS_MAX
+
+RECORDS_MAX = 16
+RECORDS_BYTES_MAX = 4 * MIB
+"""Records of tasks that are stored in one commit: their number, and their tails together."""
+
+assert RECORDS_BYTES_MAX + RECORDS_MAX * MIB // 64 < BATCH_BYTES_MAX, (
+    "one batch holds them, and their lines' beginnings"
+)
+assert RECORDS_MAX * (PATCH_BYTES_MAX + MIB // 64) < HEADER_BYTES_MAX
 
 HEADER_DEPTH_MAX = 16
 """Levels of nesting in a header or a patch."""
@@ -63,6 +73,19 @@ class Sending:
     key: str
     blobs: list[str]
     author: tuple[str, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What has become of tasks: posts of their streams and notices for sessions, to be stored in one commit."""
+
+    posts: list[Post]
+    notices: list[Sending]
+
+    @property
+    def size(self) -> int:
+        """The bytes of all tails."""
+        return sum([len(post.tail) for post in self.posts]) + sum([len(notice.tail) for notice in self.notices])
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +163,36 @@ def sending_from_wire(message: Mapping[str, Any]) -> Sending:
             raise FrameError("a message's author is [session, epoch]")
         author = (author[0], author[1])
     return Sending(str(to), bytes(tail), str(key), blobs, author)
+
+
+def recording_from_wire(message: Mapping[str, Any]) -> Recording:
+    """Read records of tasks: as few and as small as one batch certainly holds. Raises FrameError."""
+    posts, notices = message.get("posts"), message.get("notices")
+    if posts.__class__ is not list or notices.__class__ is not list:
+        raise FrameError("records of tasks are a list of posts and one of notices")
+    if not 0 < len(posts) + len(notices) <= RECORDS_MAX:
+        raise FrameError(f"from 1 to {RECORDS_MAX} records of tasks are stored together")
+    recording = Recording([_post_from_wire(post) for post in posts], [_notice_from_wire(notice) for notice in notices])
+    if len({post.stream for post in recording.posts}) < len(posts):
+        raise FrameError("records that are stored together are of different tasks")
+    if recording.size > RECORDS_BYTES_MAX:
+        raise FrameError(f"records of tasks that are stored together have at most {RECORDS_BYTES_MAX:,} bytes")
+    return recording
+
+
+def _post_from_wire(post: Any) -> Post:
+    match post:
+        case {"stream": str(stream), "tail": bytes(tail), "key": str(key), "header": header, "patch": patch}:
+            if _is_text(stream) and _is_text(key) and _is_plain_map(header) and (patch is None or _is_plain_map(patch)):
+                return Post(stream, tail, key, header, patch)
+    raise FrameError("a post has a stream, a key, a tail in bytes, a header and a patch of plain values")
+
+
+def _notice_from_wire(notice: Any) -> Sending:
+    match notice:
+        case {"to": str(to), "tail": bytes(tail), "key": str(key)} if _is_text(to) and _is_text(key):
+            return Sending(to, tail, key, [], None)
+    raise FrameError("a notice has a receiver, a key, and a tail in bytes")
 
 
 def listening_from_wire(message: Mapping[str, Any]) -> Listening:

@@ -22,7 +22,7 @@ from .blobs import fault_of_names
 from .collecting import BlobCollection
 from .draft_runs import Waiting
 from .drafting import Answer, BatchIsFull, Draft, StoredHead
-from .errors import Conflict, Failed, Fenced, NotFound, StorageError, StoreFull
+from .errors import Conflict, Failed, Fenced, InvalidLine, NotFound, StorageError, StoreFull
 from .filesystem import FileSystem, LocalFileSystem, write_whole_file
 from .findings import join_ranges
 from .format import FILLING, BatchHeader, Run, encode_batch_header, encode_run
@@ -40,7 +40,7 @@ from .limits import (
 )
 from .opening import ActiveSegment, Opened, OpeningReport, create_segment, open_for_writing
 from .reading import RunReader, resolve
-from .requests import Appended, Granted, Request, Result, StreamRow, Summary
+from .requests import Appended, Granted, Post, Request, Result, StreamRow, Summary
 from .scanning import Batch
 from .store import WRITER_FILE, StoreDescription, describe
 from .trust import Witness, with_state, write_index_record
@@ -142,7 +142,22 @@ class Journal:
         return results
 
     def _draft(self, requests: Sequence[Request]) -> tuple[Draft, list[Answer]]:
-        """Build one batch from the first of the requests; give it and the answers for as many as it took."""
+        """Build one batch from the first of the requests; give it and the answers for as many as it took.
+
+        Posts that are joined go into the same batch: where that can't hold the last of them, it holds none.
+        """
+        draft, answers = self._fill_batch(requests)
+        begin = _without_part_of_joined(requests, len(answers))
+        if begin == len(answers):
+            return draft, answers
+        if begin > 0:
+            return self._fill_batch(requests[:begin])
+        refusal = InvalidLine(requests[0].stream, 0, "more is joined to it than one batch holds")
+        draft, _ = self._fill_batch(())
+        return draft, [refusal] * _count_joined(requests)
+
+    def _fill_batch(self, requests: Sequence[Request]) -> tuple[Draft, list[Answer]]:
+        """Take requests into a batch until it is full."""
         answers: list[Answer] = []
         with self._index.reading() as snapshot:
             draft = Draft(_Snapshot(self._fs, self._index, snapshot, self._reader), self._is_gone)
@@ -396,6 +411,22 @@ class _Snapshot:
 
     def blobs_fault(self, stream: str, seq: int, named: Any) -> StorageError | None:
         return fault_of_names(self._fs, stream, seq, named)
+
+
+def _is_joined(request: Request) -> bool:
+    return request.__class__ is Post and request.joined
+
+
+def _without_part_of_joined(requests: Sequence[Request], count: int) -> int:
+    """Give how many of the first `count` requests a batch may hold so that no joined posts are torn apart."""
+    while 0 < count < len(requests) and _is_joined(requests[count]):
+        count -= 1
+    return count
+
+
+def _count_joined(requests: Sequence[Request]) -> int:
+    """Count the first request and those that are joined to it."""
+    return next((count for count in range(1, len(requests)) if not _is_joined(requests[count])), len(requests))
 
 
 def _now() -> int:

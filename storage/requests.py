@@ -56,7 +56,8 @@ class Post:
 
     `tail` is the event's line from `"time":` on; stream and number are put before it where it is stored. `header` is
     the summary with which the stream begins if this is its first event, `patch` what changes together with the event.
-    `author` is a stream and an epoch: whoever posts in the name of that stream has to own it under that epoch.
+    `author` is a stream and an epoch: whoever posts in the name of that stream has to own it under that epoch. One that
+    is `joined` to the post before it is stored together with that: no crash leaves one of them alone.
     """
 
     stream: str
@@ -65,6 +66,7 @@ class Post:
     header: Mapping[str, Any]
     patch: Mapping[str, Any] | None = None
     author: tuple[str, int] | None = None
+    joined: bool = False
 
 
 PATCHES_BY_ANYONE = frozenset(("title", "labels", "deleted"))

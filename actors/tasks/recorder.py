@@ -1,37 +1,104 @@
 """The node's way to the writer: records of tasks go there, and are durable when they have come back.
 
 A recorder outlives any number of writers: what isn't answered is sent again to the next one, and as each record is
-stored once for its key, twice is once. Runs in the node, where the store is the working directory.
+stored once for its key, twice is once. It waits as long as that takes: a task that has ended ends in the journal, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import anyio
 from anyio.abc import TaskStatus
 
+from turnkeeper.runtime.frames import FrameError
 from turnkeeper.storage.errors import StorageError
 from turnkeeper.storage.requests import Appended, Post
 
+from ..conversation import Conversation, hear_hello
+from ..directory import StoreDirectory
+from ..frame_socket import FrameSocket
+from ..link import Link
+from ..protocol import RECORD, WRITER_SOCKET, error_from_wire
 from ..reads import StoreReads
+from ..writer_requests import RECORDS_MAX
 from .records import Notice
+
+RETRY_SECONDS = 0.01
+RETRY_SECONDS_MAX = 0.5
+"""Pauses between attempts to reach a writer: doubled, up to the greatest."""
 
 
 class Recorder:
-    """Records what becomes of tasks. `reads` reads the store that the writer serves; `path` is its directory."""
+    """Records what becomes of the tasks of the store at `path`; in the node that is where it is.
+
+    `reads` reads the store, once `run` has started. Make it in the loop that runs it.
+    """
 
     def __init__(self, path: str = ".") -> None:
         self.reads = StoreReads(path)
+        self._path = path
+        self._link = Link()
+        self._conversation = Conversation(self._link)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Talk to whichever process is the writer, until cancelled. Started when the first one has greeted."""
-        raise NotImplementedError
+        """Talk to whichever process is the writer, until cancelled. Started when the first one has greeted.
+
+        Raises StorageError when a writer refuses to talk.
+        """
+        directory = StoreDirectory(self._path)
+        pause = RETRY_SECONDS
+        has_started = False
+        try:
+            while True:
+                try:
+                    writer, hello = await _reach_writer(directory)
+                except (OSError, FrameError):
+                    await anyio.sleep(pause)
+                    pause = min(2 * pause, RETRY_SECONDS_MAX)
+                    continue
+                pause = RETRY_SECONDS
+                self.reads.serve(hello["index"])
+                if not has_started:
+                    has_started = True
+                    task_status.started()
+                await self._conversation.talk(writer)
+        finally:
+            directory.close()
+            with anyio.CancelScope(shield=True):
+                await self.reads.aclose()
 
     async def record(self, posts: Sequence[Post], notices: Sequence[Notice] = ()) -> list[Appended | StorageError]:
-        """Store posts of tasks, and notices, all in one commit; give one result for each, the posts' first.
+        """Store posts of different tasks, and notices, in one commit; give one result for each, the posts' first.
 
-        What is refused, as a notice for a deleted session, leaves the rest alone. Waits as long as there is no writer.
-        Cancelled, it may be stored or not; to record the same again is no harm.
+        No crash leaves a part of them. What is refused, as a notice for a session that was deleted, leaves the rest
+        alone. Waits as long as there is no writer. Cancelled, they may be stored or not; to record the same again is no
+        harm. Raises ValueError for none, or more than `RECORDS_MAX` together, or several of one task.
         """
-        raise NotImplementedError
+        if not 0 < len(posts) + len(notices) <= RECORDS_MAX or len({post.stream for post in posts}) < len(posts):
+            raise ValueError(f"what is stored together are from 1 to {RECORDS_MAX} records, of different tasks")
+        message = {
+            "op": RECORD,
+            "posts": [
+                {"stream": post.stream, "tail": post.tail, "key": post.key, "header": post.header, "patch": post.patch}
+                for post in posts
+            ],
+            "notices": [notice._asdict() for notice in notices],
+        }
+        reply = await self._conversation.answered(self._link.ask(message))
+        return [*_results(reply["results"]), *_results(reply["notices"])]
+
+
+async def _reach_writer(directory: StoreDirectory) -> tuple[FrameSocket, dict[str, Any]]:
+    """Connect, and wait for the hello as long as that takes: the listening socket is the node's. Raises OSError."""
+    writer = FrameSocket(directory.connect(WRITER_SOCKET), anyio)
+    try:
+        return writer, await hear_hello(writer)
+    except BaseException:
+        writer.close()
+        raise
+
+
+def _results(wire: Iterable[Any]) -> list[Appended | StorageError]:
+    return [error_from_wire(each) if isinstance(each, dict) else Appended(*each) for each in wire]

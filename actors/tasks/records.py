@@ -152,7 +152,7 @@ def ended(
     if len(survivors) > SURVIVORS_MAX:
         data["survivors_more"] = len(survivors) - SURVIVORS_MAX
     patch = {
-        **{name: _cut_word(value) for name, value in outcome.items()},
+        **_cut_words(outcome, SUMMARY_WORD_BYTES_MAX),
         **_summary_of_survivors(survivors),
         "ended": end.get("ended", time),
         UNFINISHED: None if is_tree_empty else True,
@@ -222,6 +222,7 @@ def _sensible(end: Mapping[str, Any]) -> dict[str, Any]:
         found["how"] = {name: how[name] for name in ("code", "signal") if _is_count(how.get(name))}
         if isinstance(how.get("not_started"), str):
             found["how"]["not_started"] = _readable(how["not_started"])
+    found = {name: _cut_words(value, COMMAND_BYTES_MAX) for name, value in found.items()}
     survivors = end.get("survivors")
     if isinstance(survivors, list):
         found["survivors"] = [_survivor(each) for each in survivors if isinstance(each, Mapping)]
@@ -265,11 +266,11 @@ def _readable(text: str) -> str:
         return text.encode("utf-8", "replace").decode()
 
 
-def _cut_word(value: Any) -> Any:
+def _cut_words(value: Any, bytes_max: int) -> Any:
     """Cut a text, or each text of a map."""
     if isinstance(value, str):
-        return _cut_text(value, SUMMARY_WORD_BYTES_MAX)
-    return {name: _cut_word(each) for name, each in value.items()} if isinstance(value, Mapping) else value
+        return _cut_text(value, bytes_max)
+    return {name: _cut_words(each, bytes_max) for name, each in value.items()} if isinstance(value, dict) else value
 
 
 def _cut_text(text: str, bytes_max: int) -> str:

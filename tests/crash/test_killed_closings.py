@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -17,86 +15,18 @@ from turnkeeper.actors.folding import CallFate
 from turnkeeper.actors.records import Event
 from turnkeeper.actors.session import Session
 from turnkeeper.actors.session_opening import open_session
-from turnkeeper.storage import lock, store
-from turnkeeper.storage.backend import Backend, open_backend, open_reader
-from turnkeeper.storage.sqlite.writing import SqliteStore
+from turnkeeper.storage import store
+from turnkeeper.storage.backend import Backend, open_reader
 
 from ..closed_logs import assert_closed, reason_of
 from ..loopback import Loopback
 from ..stores import make_store
-from .writer_program import WatchedFileSystem
+from .killed_moments import Snapshots, opened
 
 CALLS = 12
 """Calls that the killed owner has left unanswered; every second one had begun."""
 
 FATES = [CallFate(f"call-{n}", "bash", "unknown" if n % 2 else "not_started") for n in range(CALLS)]
-
-
-class WatchedDisk(WatchedFileSystem):
-    """A file system that calls `on_operation` before, in the middle of and after each change of the disk."""
-
-    def __init__(self, root: str) -> None:
-        super().__init__(root)
-        self.on_operation: Callable[[], object] = lambda: None
-
-    @contextlib.contextmanager
-    def _operation(self) -> Iterator[None]:
-        self.on_operation()
-        yield
-        self.on_operation()
-
-    def write(self, handle: int, offset: int, content: bytes) -> None:
-        """Write in two halves."""
-        half = len(content) // 2
-        with self._operation():
-            super().write(handle, offset, content[:half])
-            self.on_operation()
-            super().write(handle, offset + half, content[half:])
-
-
-class Snapshots:
-    """Copies of a store's files, each as the death of the writer in that moment would leave them."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._last = ""
-        self.taken: list[Path] = []
-
-    def take(self, *_: object) -> None:
-        """Copy the files as they lie there now, if they aren't as they were."""
-        seen = "".join(f"{each}: {_digest(each)}" for each in sorted(self._path.rglob("*")) if each.is_file())
-        if seen == self._last:
-            return
-        self._last = seen
-        copy = self._path.with_name(f"copy-{len(self.taken)}")
-        shutil.copytree(self._path, copy)
-        self.taken.append(copy)
-
-
-def _digest(path: Path) -> str:
-    return hashlib.blake2b(path.read_bytes()).hexdigest()
-
-
-@contextlib.contextmanager
-def opened(path: Path, snapshots: Snapshots | None = None) -> Iterator[Backend]:
-    """Open a store to write, where every owner of before is gone; with snapshots, one at each step from now on.
-
-    Steps are operations on the disk and, as SQLite makes its own, the statements that it is given.
-    """
-    descriptor = store.open_store_file(str(path), create=False)
-    disk = WatchedDisk(str(path))
-    if snapshots is not None:
-        disk.on_operation = snapshots.take
-    try:
-        assert lock.take(descriptor)
-        backend = open_backend(str(path), boot="boot", is_gone=lambda who: True, holder={}, fs=disk)
-        if snapshots is not None and isinstance(backend, SqliteStore):
-            backend._database.set_trace_callback(snapshots.take)
-        yield backend
-        disk.on_operation = lambda: None
-        backend.close()
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.asynccontextmanager

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from turnkeeper.actors.names import NAME_CHARACTERS_MAX
 from turnkeeper.actors.writer_requests import (
+    RECORDS_BYTES_MAX,
+    RECORDS_MAX,
     Change,
     Listening,
     Sending,
@@ -18,11 +20,12 @@ from turnkeeper.actors.writer_requests import (
     listening_from_wire,
     number_of,
     opening_from_wire,
+    recording_from_wire,
     sending_from_wire,
 )
 from turnkeeper.runtime.frames import FrameError
 from turnkeeper.storage.format import encode_patch
-from turnkeeper.storage.requests import Append
+from turnkeeper.storage.requests import Append, Post
 
 OWNER = {"boot": "b", "pid": 1, "start": 2, "host": "h", "token": "t"}
 OPENING = {"op": "open", "id": 1, "wanted": "w", "owner": OWNER, "create": {"id": "new-1", "key": "k"}}
@@ -140,3 +143,55 @@ def test_a_request_without_a_number_is_a_frame_error(message: dict[str, Any]) ->
     """It couldn't be answered."""
     with pytest.raises(FrameError):
         number_of(message)
+
+
+POST = {"stream": "task-a", "tail": b"tail", "key": "task/ended", "header": {"kind": "task"}, "patch": {"by": "stop"}}
+NOTICE = {"to": "otter", "tail": b"tail", "key": "task-a/ended"}
+RECORDING = {"op": "record", "id": 1, "posts": [POST], "notices": [NOTICE]}
+
+
+def test_records_of_tasks_are_read_field_by_field() -> None:
+    """Posts and notices become the journal's and the inboxes'; what else stands there is left out."""
+    recording = recording_from_wire({**RECORDING, "posts": [{**POST, "author": ["s", 1]}]})
+    assert recording.posts == [Post("task-a", b"tail", "task/ended", {"kind": "task"}, {"by": "stop"})]
+    assert recording.notices == [Sending("otter", b"tail", "task-a/ended", [], None)]
+    assert recording.size == 8
+    assert recording_from_wire({**RECORDING, "posts": []}).posts == []
+    assert recording_from_wire({**RECORDING, "posts": [{**POST, "patch": None}]}).posts[0].patch is None
+
+
+@given(st.sampled_from([*POST, *NOTICE]), plain)
+def test_records_with_anything_in_any_field_are_records_or_a_frame_error(name: str, value: Any) -> None:
+    """What is let through has the types that the journal relies on."""
+    try:
+        recording = recording_from_wire(
+            {**RECORDING, "posts": [{**POST, name: value}], "notices": [{**NOTICE, name: value}]}
+        )
+    except FrameError:
+        return
+    (post,), (notice,) = recording.posts, recording.notices
+    assert (type(post.tail), type(post.key)) == (type(notice.tail), type(notice.key)) == (bytes, str)
+    assert encode_patch(post.header)
+    assert post.patch is None or encode_patch(post.patch)
+
+
+@given(plain)
+def test_no_records_at_all_are_a_frame_error(value: Any) -> None:
+    """Anything in the place of the lists, or of one of their members."""
+    for message in (
+        {"posts": value, "notices": []},
+        {"posts": [], "notices": [value]},
+        {"posts": [value], "notices": []},
+    ):
+        with pytest.raises(FrameError):
+            recording_from_wire(message)
+
+
+def test_records_that_one_batch_may_not_hold_are_a_frame_error() -> None:
+    """Too many, too large together, or several of one task, whose patches would add up."""
+    posts = [{**POST, "stream": f"task-{number}"} for number in range(RECORDS_MAX + 1)]
+    assert len(recording_from_wire({"posts": posts[1:], "notices": []}).posts) == RECORDS_MAX
+    large = [{**each, "tail": b"x" * (RECORDS_BYTES_MAX // 2 + 1)} for each in posts[:2]]
+    for refused in (posts, [POST, POST], large):
+        with pytest.raises(FrameError):
+            recording_from_wire({"posts": refused, "notices": []})
