@@ -30,7 +30,7 @@ _TOKEN = re.compile(
     r"|(?P<control>[\x08\x0a-\x0d])"
     r"|\x1b\[(?P<parameters>[0-?]{0,64})[ -/]{0,4}(?P<final>[@-~])"
     r"|\x1b(?P<string>[PX\]^_])"
-    r"|\x1b[ -/]{0,4}(?P<escape>[0-~])"
+    r"|\x1b[ -/]{0,4}(?P<escape>[0-OQ-WYZ\\`-~])"
 )
 _CUT_ESCAPE = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,4}|[ -/]{0,4})\Z")
 _DROPPED = re.compile(r"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f-\x9f]+")
