@@ -16,6 +16,7 @@ is JSON in ASCII; bytes that are no UTF-8 stand in it as lone surrogates, so any
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -33,8 +34,11 @@ LEADER = "leader.json"
 EXIT = "exit.json"
 TEMPORARY = ".tmp"
 
+MARK = "TURNKEEPER_TASK"
+"""The variable that names the task in the environment of all its processes."""
+
 END_BYTES = 4096
-"""The space that is kept for each of the two ends; an end's line is cut to fit into it."""
+"""The space that is kept for each of the two ends, so that a full disk loses none of them."""
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
@@ -102,10 +106,13 @@ def write_whole(path: str, content: Mapping[str, Any], *, sync: bool = False) ->
 
 
 def write_end(path: str, content: Mapping[str, Any], *, sync: bool = False) -> None:
-    """Write an end, `path` being LEADER's or EXIT's, into the space that was kept for it, so a full disk is no matter.
+    """Write an end, `path` being LEADER's or EXIT's, into the space that was kept for it.
+
+    With `sync` it survives the machine's death, too, as far as the disk does what it is told.
 
     Raises:
-        OSError: It can't be written; or it could, but only under its temporary name, where `looking` finds it.
+        OSError: It can't be written, being longer than `END_BYTES` on a full disk say; or it could, but only under its
+            temporary name, where `looking` finds it.
     """
     temporary = os.open(path + TEMPORARY, _WRITE, FILE_MODE)
     try:
@@ -114,10 +121,25 @@ def write_end(path: str, content: Mapping[str, Any], *, sync: bool = False) -> N
         _write_all(temporary, line)
         os.ftruncate(temporary, len(line))
         if sync:
-            os.fdatasync(temporary)
+            with contextlib.suppress(OSError):
+                os.fdatasync(temporary)
     finally:
         os.close(temporary)
     os.rename(path + TEMPORARY, path)
+
+
+def write_exit(path: str, end: Mapping[str, Any]) -> None:
+    """Write the last end of the task whose directory is `path`, and remove what was only kept until then.
+
+    Raises:
+        OSError: See `write_end`.
+    """
+    try:
+        write_end(f"{path}/{EXIT}", end, sync=True)
+    finally:
+        for name in (ENVIRONMENT, LEADER + TEMPORARY):
+            with contextlib.suppress(OSError):
+                os.unlink(f"{path}/{name}")
 
 
 def read_map(path: str) -> dict[str, Any] | None:

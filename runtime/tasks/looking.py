@@ -36,12 +36,17 @@ class Look:
     is_tree_empty: bool = False
     gone: str | None = None
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether nobody knows how it ended."""
+        return self.end is not None and "lost" in self.end
+
 
 def look(path: str, shim: Mapping[str, Any] | None = None, *, settle: bool = False) -> Look:
     """Look at the task whose directory is `path`; `shim` is its shim's identity, where another source knows it.
 
-    With `settle` a task whose shim died without a word is lost from now on, also for a shim that still waits for the
-    lock, and its environment is removed.
+    With `settle` a task that is lost stays so, as that is written into its directory: a shim that still waits for the
+    lock leaves it alone. Its environment is removed.
 
     Raises:
         OSError: A file is there and can't be read.
@@ -52,16 +57,30 @@ def look(path: str, shim: Mapping[str, Any] | None = None, *, settle: bool = Fal
     if held:
         return _look_at_held(path, shim)
     found = _look_at_free(path, shim)
-    if found is not None:
-        return found
-    # It had a shim and has no end. Either the shim is dead, or it took the lock and wrote run.json after the first
-    # question, or the lock is not the file any more that the shim has locked.
-    if directory.is_lock_held(path):
-        return _look_at_held(path, shim)
-    found = _look_at_free(path, shim) or _look_by_identity(path, shim, "files replaced")
-    if settle and found.end is not None and "lost" in found.end:
-        return _settle(path, shim, found)
+    if found is None:
+        # It had a shim and has no end. Either the shim is dead, or it took the lock and wrote run.json after the
+        # first question, or the lock is not the file any more that the shim has locked.
+        if directory.is_lock_held(path):
+            return _look_at_held(path, shim)
+        found = _look_at_free(path, shim) or _look_by_identity(path, shim, "files replaced")
+    if settle and found.is_lost:
+        return _settle(path, shim)
     return found
+
+
+def _settle(path: str, shim: Mapping[str, Any] | None) -> Look:
+    """Take the lock, look once more, and write down that the task is lost if it still is."""
+    lock = directory.open_lock(path)
+    try:
+        if not directory.take_lock(lock):
+            return _look_at_held(path, shim)
+        found = _look_at_free(path, shim) or _look_by_identity(path, shim, "files replaced")
+        if found.end is not None and found.is_lost and not os.path.lexists(f"{path}/{directory.EXIT}"):
+            with contextlib.suppress(OSError):
+                directory.write_exit(path, found.end)
+        return found
+    finally:
+        os.close(lock)
 
 
 def _look_at_held(path: str, shim: Mapping[str, Any] | None) -> Look:
@@ -111,29 +130,6 @@ def _look_by_identity(path: str, shim: Mapping[str, Any] | None, gone: str) -> L
     else:
         why = "its shim was killed"
     return _ended({"lost": why}, run, shim)
-
-
-def _settle(path: str, shim: Mapping[str, Any] | None, found: Look) -> Look:
-    """Take the lock, look once more and write down that the task is lost."""
-    try:
-        lock = directory.open_lock(path)
-    except OSError:
-        return found
-    try:
-        if not directory.take_lock(lock):
-            return _look_at_held(path, shim)
-        again = _look_at_free(path, shim)
-        if again is not None:
-            return again
-        assert found.end is not None
-        with contextlib.suppress(OSError):
-            directory.write_end(f"{path}/{directory.EXIT}", found.end, sync=True)
-        for name in (directory.ENVIRONMENT, directory.LEADER + directory.TEMPORARY):
-            with contextlib.suppress(OSError):
-                os.unlink(f"{path}/{name}")
-        return found
-    finally:
-        os.close(lock)
 
 
 def _read_end(path: str) -> Mapping[str, Any] | None:

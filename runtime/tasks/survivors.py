@@ -16,9 +16,6 @@ from typing import Any
 
 from . import directory, tree
 
-MARK = "TURNKEEPER_TASK"
-"""The variable that names the task in the environment of all its processes."""
-
 KILL_SECONDS = 10.0
 """How long to go on killing what does not die: it may be in a system call that nothing interrupts."""
 
@@ -44,9 +41,9 @@ def _belongs(process: tree.Process, task: str, session: int | None) -> bool:
             variables = file.read().split(b"\0")
     except OSError:
         variables = []
-    marks = [each for each in variables if each.startswith(f"{MARK}=".encode())]
+    marks = [each for each in variables if each.startswith(f"{directory.MARK}=".encode())]
     if marks:
-        return marks == [f"{MARK}={task}".encode()]
+        return marks == [f"{directory.MARK}={task}".encode()]
     return process.session == session
 
 

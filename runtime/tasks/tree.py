@@ -7,9 +7,11 @@ dead.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
+from collections.abc import Callable
 from typing import NamedTuple
 
 COMMAND_CHARACTERS_MAX = 200
@@ -32,6 +34,11 @@ class Process(NamedTuple):
     def is_alive(self) -> bool:
         """Whether it could still do something."""
         return self.state not in _DEAD
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it waits for SIGCONT, and acts on no other signal but SIGKILL."""
+        return self.state in _STOPPED
 
 
 def process_of(pid: int) -> Process | None:
@@ -104,3 +111,75 @@ def command_of(pid: int) -> str:
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)[
         :COMMAND_CHARACTERS_MAX
     ]
+
+
+def below(root: int) -> list[Process]:
+    """Find the processes below the process `root`, dead ones that nobody reaped too, parents before their children.
+
+    One that begins, or is orphaned, during the look may be missing.
+    """
+    children_of = _children_by_files if has_children_files() else _children_by_scan()
+    found: dict[int, Process] = {}
+    parents = [root]
+    for parent in parents:
+        began = found[parent].start if parent in found else None
+        children = [each for each in children_of(parent) if each.pid not in found and each.parent == parent]
+        # If the parent's pid is another's by now, these may be the other's children.
+        if children and (began is None or is_alive(parent, began)):
+            found.update({each.pid: each for each in children})
+            parents += [each.pid for each in children]
+    return list(found.values())
+
+
+def kill_below(root: int) -> None:
+    """Send SIGKILL to all processes below `root`, which must be this process, but for one that just begins.
+
+    To be called until waitpid finds no child any more, and before each reaping: an unreaped child keeps the number of
+    its process group from being another's, so that the whole group can be killed by it in one step. That ends a chain
+    of processes each of which forks the next and exits before it is found.
+
+    Raises:
+        OSError: No descriptor is left.
+    """
+    for process in below(root):
+        if process.is_alive:
+            send_signal(process.pid, process.start, signal.SIGKILL)
+    for group in {child.group for child in children(root) if not child.is_alive} - {os.getpgrp()}:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
+
+def children(parent: int) -> list[Process]:
+    """Find the children of a process, dead ones that nobody reaped too."""
+    children_of = _children_by_files if has_children_files() else _children_by_scan()
+    return children_of(parent)
+
+
+def has_children_files() -> bool:
+    """Say whether the kernel lists the children of each thread (CONFIG_PROC_CHILDREN)."""
+    return os.path.exists("/proc/thread-self/children")
+
+
+def _children_by_files(parent: int) -> list[Process]:
+    pids: list[int] = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for thread in os.listdir(f"/proc/{parent}/task"):
+            pids += _children_of_thread(parent, thread)
+    return [process for pid in pids if (process := process_of(pid)) is not None]
+
+
+def _children_of_thread(process: int, thread: str) -> list[int]:
+    try:
+        with open(f"/proc/{process}/task/{thread}/children", "rb", buffering=0) as file:
+            return [int(pid) for pid in (file.readall() or b"").split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _children_by_scan() -> Callable[[int], list[Process]]:
+    children: dict[int, list[Process]] = {}
+    for name in os.listdir("/proc"):
+        process = process_of(int(name)) if name.isdecimal() else None
+        if process is not None:
+            children.setdefault(process.parent, []).append(process)
+    return lambda parent: children.get(parent, [])

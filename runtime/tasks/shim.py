@@ -1,0 +1,176 @@
+"""Be one task's shim: take its lock, start its command, and see it through to its end.
+
+A shim is a fork of the spawner that leads a process session and adopts what the command leaves behind, so its own list
+of children says what is left. It holds the task's lock from before it writes anything until the end stands, so of two
+shims of one task only one runs it. It has no descriptor of anybody else's and waits for nobody. No Python runs in a
+child between fork and exec, where a kill would leave half a command that holds the lock for ever: `posix_spawn` starts
+the command, and is back when that runs or can't.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import signal
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from . import directory, tree
+from .bell import Bell
+from .output import Output
+from .running import Running
+
+UMASK = 0o022
+"""The command's, if its starter's is not known."""
+
+_DEFAULT_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+_PR_SET_CHILD_SUBREAPER = 36
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class _NotStarted(Exception):
+    """The command doesn't run: why, in one line, and by whose doing."""
+
+    def __init__(self, why: str, by: str = "itself") -> None:
+        super().__init__(why, by)
+        self.why = why
+        self.by = by
+
+
+def run(task: str) -> None:
+    """Be the task's shim, in a fork that blocks all signals and whose present directory is the store.
+
+    Raises:
+        OSError: There is no such task, or this process can't be a shim. Nothing was written.
+    """
+    _leave_spawner()
+    os.chdir(f"tasks/{task}")
+    # Another shim of this task may have it, or a node that settles its fate: what they leave behind decides.
+    lock = directory.open_lock(".")
+    directory.take_lock(lock, wait=True)
+    if os.path.lexists(directory.EXIT) or os.path.lexists(directory.RUN):
+        return
+    bell = Bell(task)
+    try:
+        running = _start(task)
+    except _NotStarted as refusal:
+        end = {
+            "how": {"not_started": refusal.why},
+            "by": refusal.by,
+            "survivors": [],
+            "output_bytes": 0,
+            "output": None,
+        }
+        with contextlib.suppress(OSError):
+            directory.write_exit(".", {**end, "ended": time.time_ns() // 1_000_000})
+    else:
+        bell.ring("started")
+        running.supervise(bell)
+    # Given back first: who is woken by the bell finds it free.
+    os.close(lock)
+    bell.ring("ended")
+
+
+def _leave_spawner() -> None:
+    """Give up what is the spawner's: its socket, its process session, its children's fate."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    os.close(nothing)
+    os.setsid()
+    if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "PR_SET_CHILD_SUBREAPER")
+
+
+def _start(task: str) -> Running:
+    """Start the command, and take its environment's file away whether that succeeds or not. Raises _NotStarted."""
+    spec = directory.read_map(directory.SPEC)
+    environment = directory.read_map(directory.ENVIRONMENT)
+    try:
+        if spec is None or environment is None:
+            raise _NotStarted(f"{directory.SPEC} or {directory.ENVIRONMENT} is missing or damaged")
+        identity = _identity()
+        directory.write_whole(directory.RUN, identity)
+        owner = _open_owner(spec.get("owner"))
+        output = Output(spec["limit"])
+        leader = _spawn(task, spec, environment, output)
+    except OSError as error:
+        raise _NotStarted(f"its files can't be written ({error.strerror or error})") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _NotStarted(f"{directory.SPEC} or {directory.ENVIRONMENT} makes no sense ({error!r})") from error
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(directory.ENVIRONMENT)
+    started = tree.process_of(leader)
+    if started is not None:
+        with contextlib.suppress(OSError):
+            leader_identity = {"pid": leader, "start": started.start}
+            directory.write_whole(directory.RUN, {**identity, "leader": leader_identity})
+    return Running(leader, output, owner, timeout=spec["timeout"], grace=spec["grace"])
+
+
+def _identity() -> dict[str, Any]:
+    own = tree.process_of(os.getpid())
+    if own is None:
+        raise OSError(errno.ENOSYS, "/proc doesn't show this process")
+    pid_namespace = os.stat("/proc/self/ns/pid").st_ino
+    return {"boot": directory.boot_id(), "pid": own.pid, "start": own.start, "pidns": pid_namespace}
+
+
+def _open_owner(owner: Mapping[str, Any] | None) -> int | None:
+    """Open the process with which the task is to end, if there is one; a pid alone may be another's by now."""
+    if owner is None:
+        return None
+    pidfd = tree.open_process(owner["pid"], owner["start"]) if owner["boot"] == directory.boot_id() else None
+    if pidfd is None:
+        raise _NotStarted("the process that asked for it ended before it began", by="owner")
+    return pidfd
+
+
+def _spawn(task: str, spec: Mapping[str, Any], environment: Mapping[str, str], output: Output) -> int:
+    program = directory.as_bytes(spec["program"])
+    argv = [directory.as_bytes(argument) for argument in spec["argv"]]
+    variables = {directory.as_bytes(name): directory.as_bytes(value) for name, value in environment.items()}
+    variables[directory.MARK.encode()] = task.encode()
+    own_directory = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.chdir(directory.as_bytes(spec["cwd"]))
+    except OSError as error:
+        os.close(own_directory)
+        raise _NotStarted(f"its directory {spec['cwd']} can't be entered ({error.strerror})") from error
+    own_umask = os.umask(spec.get("umask", UMASK))
+    try:
+        return os.posix_spawn(
+            program,
+            argv,
+            variables,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, output.file, 1),
+                (os.POSIX_SPAWN_DUP2, output.file, 2),
+            ],
+            setpgroup=0,
+            setsigmask=[],
+            setsigdef=_DEFAULT_SIGNALS,
+        )
+    except OSError as error:
+        raise _NotStarted(_describe(spec["program"], error)) from error
+    finally:
+        os.umask(own_umask)
+        os.fchdir(own_directory)
+        os.close(own_directory)
+
+
+def _describe(program: str, error: OSError) -> str:
+    """Say why a program that should have been started was not."""
+    if error.errno == errno.ENOENT and os.path.exists(directory.as_bytes(program)):
+        why = "the interpreter that its first line names is missing"
+    elif error.errno == errno.ENOEXEC:
+        why = "is neither a program of this system nor a script whose first line says what runs it"
+    else:
+        why = error.strerror or str(error)
+    return f"{program}: {why}"
