@@ -59,7 +59,7 @@ def read_output(path: str, *, start: int = 0, head: int | None = None, last: int
 def unreadable(error: OSError) -> str:
     """Say for people why the file of the output can't be read."""
     if isinstance(error, FileNotFoundError):
-        return "the output's file is gone"
+        return "the output's file is not there"
     return f"the output's file can't be read ({error.strerror or type(error).__name__})"
 
 
