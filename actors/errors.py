@@ -54,6 +54,7 @@ __all__ = [
     "StoreFull",
     "StoreMissing",
     "StoreRefused",
+    "TaskDiffers",
     "TaskRefused",
     "TooFarAhead",
     "TooLarge",
@@ -217,6 +218,19 @@ class TooFarAhead(TurnkeeperError):
             f"{self.session} can't keep in mind that message {self.seq} is accepted, so many before it aren't; "
             f"accept those first, from message {self.first} on"
         )
+
+
+class TaskDiffers(Conflict):
+    """The task `task` was started with other arguments before; nothing was started now. `key` is the caller's name."""
+
+    def __init__(self, task: str, key: str | None) -> None:
+        super().__init__(task, 0, key=key)
+        self.task = task
+        self.args = (task, key)
+
+    def message(self) -> str:
+        name = "this id" if self.key is None else f"the key {self.key!r}"
+        return f"{name} is that of {self.task}, which was started with other arguments; use a new key for another task"
 
 
 class TaskRefused(TurnkeeperError):

@@ -62,19 +62,22 @@ def start_writer(
     return writer
 
 
-def start_spawner(requests: int) -> subprocess.Popen[bytes]:
+def start_spawner(requests: int, descriptors: int) -> subprocess.Popen[bytes]:
     """Start a spawner in the present directory, the store's; it reads from the socket `requests`, until its end.
 
+    `descriptors` is how many files each of its tasks may have open.
     Raises OSError where no process can be started.
     """
     # Nothing of what is installed or set up here is its business: it forks, and stays as small as it can.
-    return _start(_SPAWNER_FILE, options=("-I", "-S", "-P"), stdin=requests, stdout=None)
+    arguments = (str(descriptors),)
+    return _start(_SPAWNER_FILE, options=("-I", "-S", "-P"), arguments=arguments, stdin=requests, stdout=None)
 
 
 def _start(
     file: str,
     *,
     options: Sequence[str] = ("-P",),
+    arguments: Sequence[str] = (),
     stdin: int = subprocess.PIPE,
     stdout: int | None = subprocess.PIPE,
     stderr: int | None = None,
@@ -84,7 +87,7 @@ def _start(
     if not sys.executable:
         raise OSError("this Python doesn't know its own executable")
     return subprocess.Popen(
-        [sys.executable, *options, file],
+        [sys.executable, *options, file, *arguments],
         bufsize=0,
         stdin=stdin,
         stdout=stdout,

@@ -3,7 +3,8 @@
 One process per store, the first of the two that hold the store's lock. It lives while a client is attached, or until
 TERM or `stop` ends it, and ends its writer in order before itself. A client is gone when its connection ends *or* its
 process does: forked children keep a connection open. The node touches no byte of the journal, and all that it knows
-dies with it: clients come back by the opening loop. Latest values of what isn't durable pass through it too.
+dies with it: clients come back by the opening loop. Latest values of what isn't durable pass through it too. Its
+process supervisor is loaded when there is a task; unfinished ones that are to be kept keep the node, too.
 
 Runs on trio, in a process of its own, with the store as its working directory.
 """
@@ -17,11 +18,14 @@ import subprocess
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from turnkeeper.runtime.frames import FrameError, encode_frame
+from turnkeeper.runtime.identity import Identity, identity_of
 from turnkeeper.storage.errors import StorageError
 from turnkeeper.storage.store import STORE_FILE, StoreDescription
 
@@ -30,7 +34,11 @@ from .frame_socket import FrameSocket
 from .node_log import log
 from .peers import Peer, stop_listening, welcome
 from .switchboard import Place, Switchboard
+from .tasks.owners import Owner
 from .writer_keeper import WriterKeeper
+
+if TYPE_CHECKING:
+    from .tasks.supervisor import Supervisor
 
 LOOK_SECONDS = 1.0
 """How often the node looks whether the store that it opened still stands at its place."""
@@ -38,17 +46,25 @@ LOOK_SECONDS = 1.0
 STATISTICS_SECONDS = 2.0
 """How long `status` waits for the writer's figures."""
 
+ADOPTION_SECONDS = 1.0
+"""How long a goodbye waits until it is known whether unfinished tasks keep the node."""
+
 
 class Visitor(Peer):
-    """A connection to the node. It is a client once it has attached; one that `serves` doesn't keep `stop` off."""
+    """A connection to the node. It is a client once it has attached; one that `serves` doesn't keep `stop` off.
+
+    `owner` is the runtime that has attached by it, `requests` are those numbered ones that aren't answered.
+    """
 
     attached = False
     serves = False
     name = ""
+    owner: Owner | None = None
 
     def __init__(self, connection: socket.socket, nursery: trio.Nursery, state: Callable[[], bytes]) -> None:
         super().__init__(connection, nursery)
         self.place = Place(self)
+        self.requests: dict[int, trio.CancelScope] = {}
         self._state = state
         self._is_state_owed = False
 
@@ -77,6 +93,7 @@ class Node:
         node_listener: socket.socket,
         writer_listener: socket.socket,
         writer: subprocess.Popen[bytes],
+        descriptors: int,
     ) -> None:
         self._path = path
         self._description = description
@@ -87,6 +104,9 @@ class Node:
         self._visitors: set[Visitor] = set()
         self._switchboard = Switchboard()
         self._ending = trio.Event()
+        self._is_expecting = True
+        self._descriptors = descriptors
+        self._supervisor: Supervisor | None = None
 
         def start_writer(distrust_index: bool) -> subprocess.Popen[bytes]:
             return launch.start_writer(
@@ -106,9 +126,13 @@ class Node:
             nursery.start_soon(welcome, self._listener, self._path, self._receive, nursery)
             for task in (self._obey_term, self._keep_writer, self._watch_store, self._expect_a_client):
                 nursery.start_soon(task)
+            if _has_tasks():
+                self._supervise()
             await self._ending.wait()
             self._tell_state()
             stop_listening(self._listener)
+            if self._supervisor is not None:
+                await self._supervisor.end()
             await self._writer.end()
             nursery.cancel_scope.cancel()
 
@@ -150,11 +174,31 @@ class Node:
     async def _expect_a_client(self) -> None:
         """End when nobody has attached for a while: whoever started this node has died."""
         await trio.sleep(protocol.PATIENCE_SECONDS)
-        if not self._clients():
-            self._end("nobody came")
+        self._is_expecting = False
+        self._end_if_unused("nobody came")
+
+    def _end_if_unused(self, why: str = "the last client is gone") -> None:
+        """End when no client is there, none is expected, and no task needs the node."""
+        holds = self._supervisor is not None and self._supervisor.holds_node
+        if not (self._is_expecting or self._clients() or holds):
+            self._end(why)
 
     def _clients(self) -> list[Visitor]:
         return [each for each in self._visitors if each.attached]
+
+    def _supervise(self) -> Supervisor:
+        """Give the process supervisor. The first call loads it, which costs a node without tasks nothing."""
+        if self._supervisor is None:
+            from .tasks.supervisor import Supervisor
+
+            self._supervisor = Supervisor(
+                self._switchboard, self._is_attached, self._end_if_unused, descriptors=self._descriptors
+            )
+            self._nursery.start_soon(self._supervisor.run)
+        return self._supervisor
+
+    def _is_attached(self, token: str) -> bool:
+        return any(each.owner is not None and each.owner.token == token for each in self._clients())
 
     # -- Visitors
 
@@ -164,21 +208,23 @@ class Node:
         self._visitors.add(visitor)
         visitor.tell(encode_frame(self._hello(protocol.HELLO)))
         async with trio.open_nursery() as nursery:
-            for task in (self._answer_all, _wait_for_process):
+            answer_all = partial(self._answer_all, nursery)
+            for task in (answer_all, _wait_for_process):
                 nursery.start_soon(_then_cancel, nursery.cancel_scope, task, visitor)
         if self._ending.is_set():
             return  # all connections end together, with this process
         self._visitors.discard(visitor)
         self._switchboard.leave(visitor.place)
         visitor.frames.close()
-        if visitor.attached and not self._clients():
-            self._end("the last client is gone")
+        if visitor.attached and visitor.owner is not None and self._supervisor is not None:
+            self._supervisor.owner_left(visitor.owner)
+        self._end_if_unused()
 
-    async def _answer_all(self, visitor: Visitor) -> None:
+    async def _answer_all(self, nursery: trio.Nursery, visitor: Visitor) -> None:
         try:
             while messages := await visitor.frames.receive_all():
                 for message in messages:
-                    if not self._take_value(visitor, message):
+                    if not self._take_value(visitor, message) and not self._take_request(nursery, visitor, message):
                         visitor.tell(encode_frame(await self._answer(visitor, message)))
                     if visitor.attached:
                         self._switchboard.join(visitor.place)
@@ -197,6 +243,36 @@ class Node:
                 return False
         return True
 
+    def _take_request(self, nursery: trio.Nursery, visitor: Visitor, message: Any) -> bool:
+        """Begin with what a client asks about tasks, which is answered beside all else, and say whether it is that."""
+        match message:
+            case {"op": protocol.FORGET, "ids": list(numbers)}:
+                for number in numbers:
+                    if number.__class__ is int and number in visitor.requests:
+                        visitor.requests[number].cancel()
+            case {"op": str(), "id": int(number)} if visitor.owner is not None and visitor.attached:
+                if number in visitor.requests or len(visitor.requests) >= protocol.REQUESTS_MAX:
+                    raise FrameError(f"request {number} isn't answered yet, or {protocol.REQUESTS_MAX:,} others aren't")
+                answer = self._supervise().request(visitor.owner, message)
+                visitor.requests[number] = trio.CancelScope()
+                nursery.start_soon(self._answer_numbered, visitor, number, answer)
+            case _:
+                return False
+        return True
+
+    async def _answer_numbered(
+        self, visitor: Visitor, number: int, answer: Callable[[], Awaitable[dict[str, Any]]]
+    ) -> None:
+        with visitor.requests[number]:
+            try:
+                frame = encode_frame({"re": number, **await answer()})
+            except StorageError as error:
+                frame = encode_frame({"re": number, **protocol.error_to_wire(error)})
+            except FrameError as error:
+                frame = encode_frame({"re": number, **protocol.error_to_wire(StorageError(error.reason))})
+            visitor.tell(frame)
+        del visitor.requests[number]
+
     async def _answer(self, visitor: Visitor, message: Any) -> dict[str, Any]:
         """Do what a visitor asks and return the answer. Raises FrameError for what is no request."""
         match message:
@@ -204,9 +280,11 @@ class Node:
                 return self._hello(protocol.STATE)  # too late to become a client: it has to come again
             case {"op": protocol.ATTACH, "name": str(name)}:
                 visitor.name, visitor.serves, visitor.attached = name, bool(message.get("serves")), True
+                visitor.owner = _owner_from_wire(visitor.pid, message)
+                self._is_expecting = False
                 return {"op": protocol.ATTACHED}
             case {"op": protocol.BYE}:
-                return self._take_leave(visitor)
+                return await self._take_leave(visitor)
             case {"op": protocol.STATUS}:
                 return await self._status()
             case {"op": protocol.STOP}:
@@ -216,13 +294,17 @@ class Node:
             case _:
                 raise FrameError(f"what was sent is no request to a node: {message!r:.100}")
 
-    def _take_leave(self, visitor: Visitor) -> dict[str, Any]:
+    async def _take_leave(self, visitor: Visitor) -> dict[str, Any]:
         was_attached, visitor.attached = visitor.attached, False
         self._switchboard.leave(visitor.place)
-        if self._clients() or not was_attached:
-            return {"op": protocol.STAYING}
-        self._end("the last client has left")
-        return {"op": protocol.ENDING}
+        if was_attached and self._supervisor is not None:
+            with trio.move_on_after(ADOPTION_SECONDS):
+                await self._supervisor.wait_adopted()
+            if visitor.owner is not None and not self._is_attached(visitor.owner.token):
+                await self._supervisor.end_owned(visitor.owner.token)
+        if was_attached:
+            self._end_if_unused("the last client has left")
+        return {"op": protocol.ENDING if was_attached and self._ending.is_set() else protocol.STAYING}
 
     def _stop(self) -> dict[str, Any]:
         clients = [{"pid": each.pid, "name": each.name} for each in self._clients() if not each.serves]
@@ -234,16 +316,25 @@ class Node:
     async def _status(self) -> dict[str, Any]:
         figures = await _ask_writer()
         clients = [{"pid": each.pid, "name": each.name} for each in self._clients() if not each.serves]
+        tasks = self._supervisor
+        if tasks is not None:
+            with trio.move_on_after(ADOPTION_SECONDS):
+                await tasks.wait_adopted()
         return {
             "op": protocol.STATUS,
-            "pids": {"node": os.getpid(), "writer": self._writer.pid, "spawner": None, "shims": []},
+            "pids": {
+                "node": os.getpid(),
+                "writer": self._writer.pid,
+                "spawner": None if tasks is None else tasks.spawner_pid,
+                "shims": [] if tasks is None else tasks.shim_pids,
+            },
             "since": self._since,
             "clients": len(clients),
             "attached": clients,
             "state": self._state(),
             "position": figures.get("position"),
             "sessions": figures.get("sessions"),
-            "tasks": None,
+            "tasks": 0 if tasks is None else tasks.unfinished,
             "queue_bytes": figures.get("queue_bytes"),
             "flush_ms": figures.get("flush_ms", {"p50": None, "p99": None}),
         }
@@ -294,6 +385,31 @@ async def _wait_for_process(visitor: Visitor) -> None:
         os.close(pidfd)
 
 
+def _owner_from_wire(pid: int, message: dict[str, Any]) -> Owner | None:
+    """Read which runtime attaches, by process `pid`, 0 for one that isn't seen from here. Raises FrameError."""
+    token, said = message.get("token"), message.get("owner")
+    if token is None:
+        return None
+    if not isinstance(token, str) or not isinstance(said, dict):
+        raise FrameError("who attaches with a token says who it is")
+    try:
+        claimed = Identity.from_map(said)
+    except ValueError as error:
+        raise FrameError(str(error)) from None
+    # What the kernel says of the other side counts: in another pid namespace its own pid is another one's here.
+    process = identity_of(pid) if pid else None
+    return Owner(token, (process or replace(claimed, pid=pid)).as_map())
+
+
+def _has_tasks() -> bool:
+    """Say whether there has been a task in this store, the present directory."""
+    try:
+        with os.scandir(protocol.TASKS_DIRECTORY) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return False
+
+
 async def _ask_writer() -> dict[str, Any]:
     """Ask the writer for its figures as any client would; none if it doesn't answer in time."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, trio.move_on_after(STATISTICS_SECONDS):
@@ -314,6 +430,10 @@ def serve(
     node_listener: socket.socket,
     writer_listener: socket.socket,
     writer: subprocess.Popen[bytes],
+    descriptors: int,
 ) -> None:
-    """Be the node of the store whose lock `store_file` carries, until it has ended in order."""
-    trio.run(Node(path, description, store_file, node_listener, writer_listener, writer).run)
+    """Be the node of the store whose lock `store_file` carries, until it has ended in order.
+
+    `descriptors` is how many files a task may have open.
+    """
+    trio.run(Node(path, description, store_file, node_listener, writer_listener, writer, descriptors).run)

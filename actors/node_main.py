@@ -140,19 +140,23 @@ def _say(word: str) -> None:
     os.dup2(2, 1)
 
 
-def _allow_descriptors() -> None:
-    """Raise the limit of open files as far as this user may, for the writer too: each client costs the node two."""
+def _allow_descriptors() -> int:
+    """Raise the limit of open files as far as this user may, for the writer too: each client costs the node two.
+
+    Returns the limit that was, which is the one for tasks: programs that close all that they may have open take long.
+    """
     import resource
 
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return soft
 
 
 def _serve(held: Held) -> None:
     from turnkeeper.actors import launch
 
-    _allow_descriptors()
+    descriptors = _allow_descriptors()
     # The writer's interpreter loads what it needs while this one does the same.
     writer = launch.start_writer(
         held.path,
@@ -163,7 +167,7 @@ def _serve(held: Held) -> None:
     )
     from turnkeeper.actors.node import serve
 
-    serve(*held, writer)
+    serve(*held, writer, descriptors)
     # Who sees its connection end finds the lock free. Closed, not released: a writer that is stuck would lose it too.
     os.close(held.store_file)
 

@@ -1,6 +1,6 @@
 """What clients, node and writer say to each other: names, numbers and the form of an error.
 
-Everything is sans-I/O and small; frames are runtime's. Two sockets lie in a store:
+Everything is sans-I/O and small; frames are runtime's. Two sockets lie in a store, beside the one where shims ring:
 
     node.sock    maps. The node speaks first (`hello`) and again whenever its state changes (`state`); a client that
                  says `attach` counts until it says `bye`, its connection ends or its process does. Latest values cross
@@ -54,6 +54,7 @@ VERSION: Final = __version__
 NODE_SOCKET: Final = "node.sock"
 WRITER_SOCKET: Final = "writer.sock"
 TASK_SOCKET: Final = "task.sock"
+TASKS_DIRECTORY: Final = "tasks"
 NODE_LOG: Final = "node.log"
 
 PATIENCE_SECONDS: Final = 10.0

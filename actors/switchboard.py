@@ -83,6 +83,10 @@ class Switchboard:
         else:
             self._tell_wanted()
 
+    def is_wanted(self, topic: str) -> bool:
+        """Say whether anybody listens to a topic."""
+        return includes(self._wanted, topic)
+
     def publish(self, topic: str, type: str, value: dict[str, Any]) -> None:
         """Pass a value on to who listens. Raises FrameError for one that is too large."""
         frame = encode_frame({"op": VALUE, "topic": topic, "type": type, "value": value})

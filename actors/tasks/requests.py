@@ -68,7 +68,7 @@ class Start:
         )
 
     def as_spec(self, owner: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Give what the shim is told of it; `owner` is the process with which the task has to end."""
+        """Give what the task's directory says of it; `owner` is the process with which the task has to end."""
         return {
             "id": self.task,
             "argv": self.argv,
@@ -79,6 +79,7 @@ class Start:
             "grace": self.grace,
             "limit": self.limit,
             "owner": owner,
+            "stall": self.stall,
         }
 
 

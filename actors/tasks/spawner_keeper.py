@@ -42,10 +42,14 @@ Failed = Callable[[str, str], None]
 
 
 class SpawnerKeeper:
-    """The spawner of the store, whichever process it is now; `failed` is told of each task that can't be begun."""
+    """The spawner of the store, whichever process it is now; `failed` is told of each task that can't be begun.
 
-    def __init__(self, failed: Failed) -> None:
+    `descriptors` is how many files a task may have open.
+    """
+
+    def __init__(self, failed: Failed, descriptors: int) -> None:
         self._failed = failed
+        self._descriptors = descriptors
         self._waiting: dict[str, None] = {}
         self._unsent: dict[str, None] = {}
         self._wanted = trio.Event()
@@ -93,7 +97,7 @@ class SpawnerKeeper:
         with own:
             with its:
                 try:
-                    process = start_spawner(its.fileno())
+                    process = start_spawner(its.fileno(), self._descriptors)
                 except OSError as error:
                     return f"the spawner can't be started ({error.strerror or error})", False
             own.setblocking(False)

@@ -83,6 +83,24 @@ def _settle(path: str, shim: Mapping[str, Any] | None) -> Look:
         os.close(lock)
 
 
+def forestall(path: str, end: Mapping[str, Any]) -> bool:
+    """Write the end of a task that no shim has begun, so that none will begin it; False if one has it, or had it.
+
+    Raises:
+        OSError: The end can't be written, or the directory is gone; a shim may begin the task.
+    """
+    lock = directory.open_lock(path)
+    try:
+        if not directory.take_lock(lock):
+            return False
+        if any(os.path.lexists(f"{path}/{name}") for name in (directory.RUN, directory.EXIT)):
+            return False
+        directory.write_exit(path, end)
+        return True
+    finally:
+        os.close(lock)
+
+
 def _look_at_held(path: str, shim: Mapping[str, Any] | None) -> Look:
     run = directory.read_map(f"{path}/{directory.RUN}")
     end = directory.read_map(f"{path}/{directory.EXIT}")

@@ -30,6 +30,11 @@ OWN_PROCESSES = [
     "actors/peers.py",
     "actors/scan_processes.py",
     "actors/*_main.py",
+    "actors/tasks/adoption.py",
+    "actors/tasks/live_task.py",
+    "actors/tasks/owners.py",
+    "actors/tasks/spawner_keeper.py",
+    "actors/tasks/supervisor.py",
     "runtime/worker_main.py",
     "benchmarks/*",
 ]

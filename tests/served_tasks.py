@@ -1,0 +1,144 @@
+"""Tasks of a served store, asked for over node.sock by a client that only knows frames. Blocking, with deadlines."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from turnkeeper.actors.asking import ask_writer_hello
+from turnkeeper.actors.protocol import NODE_SOCKET
+from turnkeeper.actors.tasks import records
+from turnkeeper.runtime.identity import own_identity
+from turnkeeper.storage.reading import open_reader
+
+from .serving import FrameClient, eventually
+
+LIMIT = 1024**2
+
+
+class TaskClient(FrameClient):
+    """A runtime that is attached to the node, and asks about tasks."""
+
+    def __init__(self, path: Path, token: str | None = None) -> None:
+        super().__init__(path, NODE_SOCKET)
+        self.path = path
+        self.token = token or secrets.token_hex(8)
+        self._number = 0
+        self._answers: dict[int, dict[str, Any]] = {}
+        attach = {"op": "attach", "name": "the test", "token": self.token, "owner": own_identity().as_map()}
+        assert self.ask(attach) == {"op": "attached"}
+
+    def begin(self, op: str, **what: Any) -> int:
+        """Ask something and return the number under which it is answered."""
+        self._number += 1
+        self.send({"op": op, "id": self._number, **what})
+        return self._number
+
+    def answer(self, number: int) -> dict[str, Any]:
+        """Wait for the answer to a request."""
+        while number not in self._answers:
+            message = self.receive()
+            if "re" in message:
+                self._answers[message["re"]] = message
+        return self._answers.pop(number)
+
+    def request(self, op: str, **what: Any) -> dict[str, Any]:
+        """Ask something and wait for the answer."""
+        return self.answer(self.begin(op, **what))
+
+    def begin_start(self, *argv: str, task: str | None = None, **what: Any) -> tuple[str, int]:
+        """Ask for a task; give its id and the number of the request."""
+        task = task or f"task-test-{secrets.token_hex(4)}"
+        start = {
+            "task": task,
+            "key": None,
+            "token": f"of {task}",
+            "argv": [os.fsencode(each) for each in argv],
+            "program": os.fsencode(argv[0]),
+            "cwd": os.fsencode(self.path),
+            "umask": 0o022,
+            "env": {b"PATH": os.environb[b"PATH"]},
+            "environment": [],
+            "timeout": None,
+            "grace": 5.0,
+            "limit": LIMIT,
+            "keep": False,
+            "session": None,
+            "group": None,
+            "stall": None,
+            **what,
+        }
+        return task, self.begin("start_task", **start)
+
+    def start(self, *argv: str, task: str | None = None, **what: Any) -> str:
+        """Start a task, see that it runs or has ended, and give its id."""
+        task, number = self.begin_start(*argv, task=task, **what)
+        answer = self.answer(number)
+        assert "error" not in answer, answer
+        return task
+
+    def shell(self, script: str, **what: Any) -> str:
+        """Start a shell script as a task."""
+        return self.start("/bin/sh", "-c", script, **what)
+
+    def wait(self, task: str, *, tree: bool = False) -> dict[str, Any]:
+        """Wait for a task's end and return its summary."""
+        answer = self.request("wait_task", task=task, tree=tree)
+        assert "error" not in answer, answer
+        summary: dict[str, Any] = answer["summary"]
+        return summary
+
+    def stop(self, *tasks: str, grace: float = 5.0) -> dict[str, Any]:
+        """Stop tasks and return what became of that."""
+        return self.request("stop_tasks", tasks=list(tasks), grace=grace)
+
+    def live(self) -> dict[str, dict[str, Any]]:
+        """List the unfinished tasks."""
+        return {each["id"]: each for each in self.request("live_tasks")["tasks"]}
+
+    def bye(self) -> str:
+        """Leave, and say what the node answers."""
+        answer: str = self.ask({"op": "bye"})["op"]
+        return answer
+
+
+def events_of(path: Path, task: str) -> list[tuple[str, dict[str, Any]]]:
+    """Read what the journal says of a task, in order: types and data."""
+    hello = ask_writer_hello(str(path))
+    with closing(open_reader(str(path), None if hello is None else hello["index"])) as reader:
+        found = [json.loads(each.line) for each in reader.read(task).events]
+    return [(each["type"], each["data"]) for each in found]
+
+
+def row_of(path: Path, task: str) -> dict[str, Any]:
+    """Read a task's summary from the files."""
+    hello = ask_writer_hello(str(path))
+    with closing(open_reader(str(path), None if hello is None else hello["index"])) as reader:
+        row = reader.row(task)
+        assert row.summary["kind"] == records.KIND
+        return row.summary
+
+
+def marked_processes(path: Path) -> list[int]:
+    """Find the living processes of the store's tasks."""
+    tasks = {f"TURNKEEPER_TASK={name}".encode() for name in os.listdir(path / "tasks")}
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            if entry.isdigit() and tasks & set(Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")):
+                found.append(int(entry))
+        except OSError:
+            continue
+    return found
+
+
+@contextmanager
+def no_task_left(path: Path) -> Iterator[None]:
+    """See that nothing of the store's tasks is left behind the body."""
+    yield
+    eventually(lambda: marked_processes(path) == [])
