@@ -1,7 +1,8 @@
 """The core types: the words that turnkeeper itself writes or goes by, and the shape of each one's data. Pure.
 
 Everything under a core prefix is turnkeeper's, so that a later version can add words without meeting a program's own.
-`task/` has no words yet that a program could append: tasks have streams of their own.
+A task's records stand in a stream of its own and are the node's alone to write; two of them come to a session, too, as
+notices in its inbox, and may be logged there when they are accepted.
 """
 
 from __future__ import annotations
@@ -46,6 +47,41 @@ CORE_PREFIXES: Final = frozenset(("turn", "step", "user", "assistant", "tool", "
 _CALL: Final = Shape({"id": NAME, "name": TEXT}, {"arguments": ANYTHING})
 _RESULT: Final = Shape({"id": NAME}, {"output": ANYTHING, "error": OrNull(TEXT)})
 
+_PROCESSES: Final = ListOf("a list of processes", Shape({}, {"pid": COUNT, "start": COUNT, "command": TEXT}))
+
+TASK_TYPES: Final[dict[str, Shape]] = {
+    TASK_REQUESTED: Shape(
+        {"command": LIST, "cwd": TEXT, "grace": ANYTHING, "limit": COUNT, "on_owner_exit": OneOf("kill", "keep")},
+        {
+            "key": NAME,
+            "session": NAME,
+            "group": NAME,
+            "timeout": ANYTHING,
+            "stall": ANYTHING,
+            "environment": LIST,
+            "command_digest": NAME,
+            "token": NAME,
+        },
+    ),
+    TASK_STARTED: Shape({"pid": COUNT, "shim": OBJECT}),
+    TASK_STOPPING: Shape({"by": NAME, "grace": ANYTHING}),
+    TASK_STALLED: Shape({"silent_seconds": ANYTHING, "output_bytes": COUNT}, {"task": NAME}),
+    TASK_ENDED: Shape(
+        {"state": OneOf("ended", "lost"), "by": TEXT, "survivors": _PROCESSES},
+        {
+            "task": NAME,
+            "how": OBJECT,
+            "output_bytes": COUNT,
+            "output": TEXT,
+            "why": TEXT,
+            "survivors_more": COUNT,
+            "progress": OBJECT,
+        },
+    ),
+    TASK_EMPTIED: Shape(),
+}
+"""Each type of a task's own stream, and the shape of its data; in a notice `task` says which task it is of."""
+
 CORE_TYPES: Final[dict[str, Shape]] = {
     TURN_START: Shape({}, {"turn": COUNT}),
     TURN_END: Shape({"reason": OneOf(*get_args(Reason))}, {"turn": COUNT, "error": OBJECT}),
@@ -73,5 +109,6 @@ CORE_TYPES: Final[dict[str, Shape]] = {
     INBOX_MESSAGE: Shape({"type": NAME, "data": OBJECT}, {"sender": OrNull(TEXT)}),
     INBOX_ACCEPTED: Shape({"inbox": COUNT}),
     SNAPSHOT: Shape({"state": ANYTHING}),
+    **{type: TASK_TYPES[type] for type in (TASK_STALLED, TASK_ENDED)},
 }
-"""Each core type and the shape of its data."""
+"""Each core type that stands in sessions and inboxes, and the shape of its data."""

@@ -26,6 +26,7 @@ from .errors import PositionLost
 from .latest_values import Name
 from .logs import schemas_of
 from .records import Event
+from .tasks.naming import find_row
 
 if TYPE_CHECKING:
     from .client import Client
@@ -150,7 +151,7 @@ class Following:
         here = self._client.stream_open_here(wanted)
         if here is not None:
             return here.id
-        return await self._client.reads.call(lambda reader: reader.resolve(wanted))
+        return (await self._client.reads.call(lambda reader: find_row(reader, wanted))).id
 
 
 def _end_of(reader: BackendReader, stream: str) -> tuple[int, int]:

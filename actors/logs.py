@@ -20,6 +20,7 @@ from .log_summary import LogSummary
 from .looking import read_page
 from .records import Event, EventPage
 from .rewinds import Rewind, live_ranges
+from .tasks.naming import find_row
 
 if TYPE_CHECKING:
     from .client import Client
@@ -140,7 +141,7 @@ class OwnedLog(StoredLog):
 
 
 def _live_stretches(reader: BackendReader, wanted: str) -> list[Stretch]:
-    row = reader.row(wanted)
+    row = find_row(reader, wanted)
     newest = TurnState.from_summary(row.summary).rewound
     ranges = live_ranges(reader, row.id, newest, row.head)
     if ranges and ranges[-1][1] == row.head:

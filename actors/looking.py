@@ -14,6 +14,7 @@ from turnkeeper.storage.requests import Page, StoredEvent, StreamRow, check_boun
 
 from .folding import TurnState
 from .records import Event, EventPage, status_of
+from .tasks.naming import find_row
 
 PAGE_EVENTS = 1000
 """How many events are held at a time where many are looked at."""
@@ -35,7 +36,7 @@ def read_page(
     `size_max` bytes, or the `last` ones. Raises NotFound, Ambiguous, ValueError for a bound that is negative or no
     whole number.
     """
-    row = reader.row(wanted)
+    row = find_row(reader, wanted)
     check_bounds(start, last, stop, limit)
     # The end of an open turn costs a look at all of that turn, so it is made up only where it can be seen.
     end = row.head if stop is None else stop

@@ -20,7 +20,7 @@ import anyio
 
 from turnkeeper.runtime.actors import ActorRef, spawn_in_loop, without_interrupts
 from turnkeeper.runtime.errors import register_error
-from turnkeeper.storage.errors import Failed
+from turnkeeper.storage.errors import Failed, WrongKind
 from turnkeeper.storage.store import Durability
 
 from . import errors
@@ -81,7 +81,7 @@ class Runtime:
 
         Raises:
             Exists: The key names another session. SessionBusy: The key is being taken by a living owner.
-            NotFound, Ambiguous: There is no such parent.
+            NotFound, Ambiguous: There is no such parent. WrongKind: It is no session.
         """
         seeds = list(seed)
         header = new_header(
@@ -363,10 +363,13 @@ class Runtime:
         return ref
 
     async def _resolve(self, wanted: str) -> str:
-        """Give the id that is meant, also of a session that is open here and has no events yet."""
+        """Give the id of the session that is meant, also of one that is open here and has no events yet."""
         if any(stream.id == wanted for stream in self._client.link.streams):
             return wanted
-        return await self._client.reads.call(lambda reader: reader.resolve(wanted))
+        row = await self._client.reads.call(lambda reader: reader.row(wanted))
+        if (kind := row.summary.get("kind", "session")) != "session":
+            raise WrongKind(row.id, kind, "session")
+        return row.id
 
     # -- Leaving
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from turnkeeper.storage.errors import InvalidValue
 
-from .core_types import CORE_PREFIXES, CORE_TYPES, SNAPSHOT
+from .core_types import CORE_PREFIXES, CORE_TYPES, SNAPSHOT, TASK_TYPES
 from .folding import FOLDED
 from .records import Event
 from .shapes import described
@@ -189,9 +189,11 @@ def _fault_of_name(type: object) -> str | None:
         return None
     if len(type) > TYPE_CHARACTERS_MAX:
         return f"an event's type has {TYPE_CHARACTERS_MAX} characters at most, and this has {len(type)}"
+    if type in TASK_TYPES:
+        return "turnkeeper alone writes it, into the stream of the task that it is about"
     prefix = type.partition("/")[0]
     if prefix in CORE_PREFIXES:
-        known = ", ".join(each for each in CORE_TYPES if each.partition("/")[0] == prefix) or "nothing yet"
+        known = ", ".join(each for each in CORE_TYPES if each.partition("/")[0] == prefix)
         return f"no such core type; with {prefix} there is {known}; one of your own has another name before the slash"
     if not type.isprintable() or _OWN_TYPE.fullmatch(type) is None:
         return "a type of your own is name/word, such as note/seen: without spaces, control characters and *"

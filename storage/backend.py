@@ -92,6 +92,10 @@ class BackendReader(Protocol):
         """Give what is known of a stream. Raises NotFound, Ambiguous."""
         ...
 
+    def ids_beginning(self, prefix: str, limit: int) -> list[str]:
+        """List the ids of streams that begin so, in their order: deleted ones too, and those without owner."""
+        ...
+
     def read(
         self, id: str, *, start: int = 0, stop: int | None = None, limit: int = 1000, size_max: int | None = None
     ) -> Page:
@@ -110,6 +114,7 @@ class BackendReader(Protocol):
         limit: int,
         before: tuple[int, str] | None = None,
         *,
+        above: int = 0,
         include_deleted: bool = False,
         label: tuple[str, str] | None = None,
         cwd: Collection[str] | str = (),
@@ -118,8 +123,9 @@ class BackendReader(Protocol):
     ) -> list[StreamRow]:
         """List streams with events, by recency of commit, below `before` (a row's position and id).
 
-        `label` is a name and its value; of the paths in `cwd` one has to be the summary's `cwd` or `cwd_real`; `having`
-        names a member that the summary has to have; each further keyword names a member and what it has to be.
+        The list ends where no event is at a position greater than `above`. `label` is a name and its value; of the
+        paths in `cwd` one has to be the summary's `cwd` or `cwd_real`; `having` names a member that the summary has to
+        have; each further keyword names a member and what it has to be.
         """
         ...
 

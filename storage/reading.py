@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import takewhile
 
 from zlib_ng.zlib_ng import crc32
 
@@ -202,6 +203,11 @@ class Reader:
         assert row is not None
         return row
 
+    def ids_beginning(self, prefix: str, limit: int) -> list[str]:
+        """List the ids of streams that begin so, in their order: deleted ones too, and those without owner."""
+        with self._index.reading() as snapshot:
+            return self._index.streams_beginning(snapshot, prefix, limit) if is_id(prefix) else []
+
     def read(
         self, id: str, *, start: int = 0, stop: int | None = None, limit: int = 1000, size_max: int | None = None
     ) -> Page:
@@ -294,6 +300,7 @@ class Reader:
         limit: int,
         before: tuple[int, str] | None = None,
         *,
+        above: int = 0,
         include_deleted: bool = False,
         label: tuple[str, str] | None = None,
         cwd: Collection[str] | str = (),
@@ -307,7 +314,7 @@ class Reader:
         rows: list[StreamRow] = []
         wanted = RowFilter(include_deleted, label, cwd, having, equal)
         with self._index.reading() as snapshot:
-            for stream in self._candidates(snapshot, before, wanted):
+            for stream in self._candidates(snapshot, before, above, wanted):
                 if len(rows) >= limit:
                     break
                 row = self._index.row(snapshot, stream)
@@ -315,13 +322,17 @@ class Reader:
                     rows.append(row)
         return rows
 
-    def _candidates(self, snapshot: Transaction, before: tuple[int, str] | None, wanted: RowFilter) -> Iterator[str]:
+    def _candidates(
+        self, snapshot: Transaction, before: tuple[int, str] | None, above: int, wanted: RowFilter
+    ) -> Iterator[str]:
         """Walk the streams that may fit, newest first: by recency as long as that finds some soon."""
-        for walked, place in enumerate(self._index.recent(snapshot, before)):
+        index = self._index
+        for walked, place in enumerate(takewhile(lambda place: place[0] > above, index.recent(snapshot, before))):
             if walked == ROWS_WALKED_MAX and wanted.is_selective:
-                yield from (stream for _, stream in self._index.places_holding(snapshot, wanted, place))
+                rest = index.places_holding(snapshot, wanted, place)
+                yield from (stream for position, stream in rest if position > above)
                 return
-            if wanted.passes(self._index.summary_content(snapshot, place[1])):
+            if wanted.passes(index.summary_content(snapshot, place[1])):
                 yield place[1]
 
     # -- the whole journal, by position

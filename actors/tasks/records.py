@@ -144,25 +144,28 @@ def ended(
     survivors and output_bytes as well. As those files can be changed by anybody, what makes no sense there is left
     out. `is_tree_empty` is whether nothing that the task started lives.
     """
+    patch = {"ended": time, **summary_of_end(end), UNFINISHED: None if is_tree_empty else True}
+    if is_tree_empty:
+        patch |= {"survivors": None, "survivors_more": None}
     end = _sensible(end)
     survivors = end.get("survivors", [])
-    outcome = {"state": "lost" if "why" in end else "ended", "by": end.get("by", "unknown")}
-    outcome.update({name: end[name] for name in ("how", "output", "why", "output_bytes") if name in end})
-    data = {**outcome, "survivors": survivors[:SURVIVORS_MAX]}
+    data = {**_outcome(end), "survivors": survivors[:SURVIVORS_MAX]}
     if len(survivors) > SURVIVORS_MAX:
         data["survivors_more"] = len(survivors) - SURVIVORS_MAX
-    patch = {
-        **_cut_words(outcome, SUMMARY_WORD_BYTES_MAX),
-        **_summary_of_survivors(survivors),
-        "ended": end.get("ended", time),
-        UNFINISHED: None if is_tree_empty else True,
-    }
     if progress is not None:
         content = encode_data(TASK_ENDED, progress, text="replace")
         data["progress"] = orjson.loads(content)
         if len(content) <= PROGRESS_BYTES_MAX:
             patch["progress"] = data["progress"]
     return _post(task, TASK_ENDED, data, time, patch)
+
+
+def summary_of_end(end: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what the summary says of such an end, beside whether the tree is empty."""
+    end = _sensible(end)
+    at = {"ended": end["ended"]} if "ended" in end else {}
+    outcome: dict[str, Any] = _cut_words(_outcome(end), SUMMARY_WORD_BYTES_MAX)
+    return {**outcome, **_summary_of_survivors(end.get("survivors", [])), **at}
 
 
 def emptied(task: str, time: int) -> Post:
@@ -227,6 +230,11 @@ def _sensible(end: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(survivors, list):
         found["survivors"] = [_survivor(each) for each in survivors if isinstance(each, Mapping)]
     return found
+
+
+def _outcome(end: Mapping[str, Any]) -> dict[str, Any]:
+    outcome = {"state": "lost" if "why" in end else "ended", "by": end.get("by", "unknown")}
+    return outcome | {name: end[name] for name in ("how", "output", "why", "output_bytes") if name in end}
 
 
 def _survivor(survivor: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from turnkeeper.actors.following import pattern_matcher
 from turnkeeper.actors.looking import closing_events
 from turnkeeper.actors.records import Event
 from turnkeeper.actors.spilling import whole
+from turnkeeper.actors.tasks.naming import find_row
 from turnkeeper.storage.exact_json import decode_event, encode_event
 from turnkeeper.storage.requests import Gap, Page, StoredEvent, StreamRow
 
@@ -75,7 +76,7 @@ class SessionLog:
 
     def __init__(self, view: StoreView, wanted: str) -> None:
         self._view = view
-        self.row: StreamRow = view.ask(lambda reader: reader.row(wanted))
+        self.row: StreamRow = view.ask(lambda reader: find_row(reader, wanted))
         self._closing = view.ask(lambda reader: [_stored(event) for event in closing_events(reader, self.row)])
         self.end = self.row.head + len(self._closing)
         self.missing: list[Gap] = []

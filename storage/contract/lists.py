@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import Ambiguous, Deleted, Exists, Fenced, InvalidLine, NotFound
 from ..requests import Append, Appended, Patch
-from .asking import answer_to, appended, creation, event, fork, owner, raised, refused
+from .asking import answer_to, appended, creation, event, fork, owner, post, raised, refused
 from .looking import content, listed, places, reading, reopened
 from .stores import StoreInContract
 
@@ -121,6 +121,34 @@ class ListClauses:
             assert [newest.id, next_one.id] == expected[:2]
             rest = reader.rows(5, (next_one.position, next_one.id), label=("few", "1"), kind="session")
             assert [row.id for row in rest] == expected[2:]
+
+    def test_b16_a_list_ends_where_it_is_to_end(self, store: StoreInContract) -> None:
+        """With the streams that have events behind a position, however many others would fit, filtered or not."""
+        backend = store.open()
+        ids = [f"s-{number}" for number in range(2000)]
+        for first in range(0, 2000, 500):
+            backend.commit([creation(id, event(id, 0), cwd=f"/{id[-1]}") for id in ids[first : first + 500]])
+        appended(backend, Append("s-7", 1, 1, event("s-7", 1)))
+        assert listed(store, above=1998) == ["s-7", "s-1999", "s-1998"]
+        assert listed(store, above=1998, cwd="/9") == ["s-1999"]
+        assert listed(store, above=500, cwd="/7")[-2:] == ["s-517", "s-507"]
+        assert listed(store, above=2001) == []
+        with reading(store) as reader:
+            assert [row.id for row in reader.rows(5, (1999, "s-1998"), above=1997)] == ["s-1997"]
+
+    def test_b16_ids_are_listed_by_their_beginnings(self, store: StoreInContract) -> None:
+        """In their order, with those that nobody owns and those that are deleted; by what can be no id, none."""
+        backend = store.open()
+        backend.commit(
+            [creation("task-b", event("task-b", 0)), post("task-a", "k"), post("task-c-1", "k"), post("t", "k")]
+        )
+        appended(backend, Append("task-b", 1, 1, b"", {"owner": None}))
+        appended(backend, Patch("task-b", {"deleted": 5}))
+        with reading(store) as reader:
+            assert reader.ids_beginning("task-", 9) == ["task-a", "task-b", "task-c-1"]
+            assert reader.ids_beginning("task-", 2) == ["task-a", "task-b"]
+            assert reader.ids_beginning("task-c-1", 9) == ["task-c-1"]
+            assert [reader.ids_beginning(wrong, 9) for wrong in ("task-d", "Task", "\ud800", "x" * 99)] == [[]] * 4
 
     def test_b16_only_its_owner_changes_the_rest_of_a_summary(self, store: StoreInContract) -> None:
         """Title, labels and deletion are anyone's; None removes; the rest needs the epoch, and gives whole values."""

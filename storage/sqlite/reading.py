@@ -17,7 +17,7 @@ import orjson
 
 from ..errors import Failed
 from ..findings import Finding
-from ..limits import READ_CHUNK_BYTES
+from ..limits import ID_PATTERN, READ_CHUNK_BYTES
 from ..requests import Gap, Page, StoredEvent, StreamRow, Summary, check_bounds
 from . import DATABASE_FILE, streams
 from .database import named, open_to_read, stamp
@@ -66,6 +66,15 @@ class SqliteReader:
         with self._looking() as database:
             return streams.resolve(database, wanted).as_row()
 
+    def ids_beginning(self, prefix: str, limit: int) -> list[str]:
+        """List the ids of streams that begin so, in their order: deleted ones too, and those without owner."""
+        if not ID_PATTERN.match(prefix):
+            return []
+        # "~" comes behind everything that an id is made of.
+        query = "SELECT id FROM streams WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
+        with self._looking() as database:
+            return [id for (id,) in database.execute(query, (prefix, f"{prefix}~", limit))]
+
     def read(
         self, id: str, *, start: int = 0, stop: int | None = None, limit: int = 1000, size_max: int | None = None
     ) -> Page:
@@ -107,6 +116,7 @@ class SqliteReader:
         limit: int,
         before: tuple[int, str] | None = None,
         *,
+        above: int = 0,
         include_deleted: bool = False,
         label: tuple[str, str] | None = None,
         cwd: Collection[str] | str = (),
@@ -126,9 +136,9 @@ class SqliteReader:
         holds = "".join(f" AND ({' OR '.join('instr(summary, ?)' for _ in each)})" for each in pieces)
         with self._looking() as database:
             found = database.execute(
-                f"SELECT * FROM streams WHERE position > 0 AND (position, id) < (?, ?){holds} "
+                f"SELECT * FROM streams WHERE position > ? AND (position, id) < (?, ?){holds} "
                 "ORDER BY position DESC, id DESC",
-                (*((1 << 62, "") if before is None else before), *chain.from_iterable(pieces)),
+                (above, *((1 << 62, "") if before is None else before), *chain.from_iterable(pieces)),
             )
             while len(rows) < limit and (row := found.fetchone()) is not None:
                 stream = Stream(*row).as_row()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -11,39 +9,17 @@ import pytest
 
 from turnkeeper.actors.errors import Conflict, Deleted, NotFound
 from turnkeeper.actors.runtime import Runtime, open_runtime
-from turnkeeper.actors.tasks.recorder import Recorder
-from turnkeeper.actors.tasks.records import TaskRequest, ended, notice_of, requested
+from turnkeeper.actors.tasks.records import notice_of
 from turnkeeper.actors.tasks.state import TaskState
 from turnkeeper.actors.writer_requests import RECORDS_MAX
-from turnkeeper.storage.requests import Appended, Post
+from turnkeeper.storage.requests import Appended
 
+from ..recorded_tasks import end, recording, request
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, kill, node_of, writer_of
 
 pytestmark = [pytest.mark.anyio, LOOPS_AND_STORES]
 
 KILLS = 4
-
-
-def request(task: str, **more: str) -> Post:
-    """Make a task's first record."""
-    asked = TaskRequest(id=task, command=["true"], cwd="/", grace=5.0, limit=9, keep=True, starter={}, **more)  # type: ignore[arg-type]
-    return requested(asked, 5)
-
-
-def end(task: str, code: int = 0) -> Post:
-    """Make its last one."""
-    return ended(task, {"how": {"code": code}, "by": "itself", "output_bytes": 0}, 7, is_tree_empty=True)
-
-
-@asynccontextmanager
-async def recording(store: Path) -> AsyncIterator[Recorder]:
-    """Record as the store's node does."""
-    recorder = Recorder(str(store))
-    async with anyio.create_task_group() as tasks:
-        with anyio.fail_after(SECONDS_MAX):
-            await tasks.start(recorder.run)
-        yield recorder
-        tasks.cancel_scope.cancel()
 
 
 async def make(runtime: Runtime, key: str) -> str:

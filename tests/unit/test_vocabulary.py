@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from turnkeeper.actors.core_types import CORE_PREFIXES, CORE_TYPES
+from turnkeeper.actors.core_types import CORE_PREFIXES, CORE_TYPES, TASK_TYPES
 from turnkeeper.actors.errors import InvalidValue
 from turnkeeper.actors.folding import FOLDED
 from turnkeeper.actors.records import Event
@@ -53,7 +53,9 @@ def test_a_type_of_ones_own_is_name_and_word(type: str) -> None:
         ("note/\ud800", "name/word"),
         ("n/" + "x" * 255, "256 characters at most, and this has 257"),
         ("turn/began", "there is turn/start, turn/end;"),
-        ("task/ended", "there is nothing yet;"),
+        ("task/began", "there is task/stalled, task/ended;"),
+        ("task/requested", "turnkeeper alone writes it, into the stream of the task"),
+        ("task/started", "turnkeeper alone writes it, into the stream of the task"),
         ("snapshot/mine", "there is snapshot;"),
         ("assistant", "there is assistant/message, assistant/chunk;"),
     ],
@@ -213,11 +215,10 @@ def test_an_upgrade_that_fails_is_named_with_the_event(upgrade: Any, why: str) -
 
 def test_the_architecture_names_each_core_type_with_its_members() -> None:
     """The table has every core type, and of each exactly its shape's members, `?` where they may be missing."""
+    known = {**CORE_TYPES, **TASK_TYPES}
     rows: dict[str, set[str]] = {}
     for line in (Path(__file__).parents[2] / "ARCHITECTURE.md").read_text().split("\n"):
         types, members = (re.findall(r"`([^`]+)`", cell) for cell in [*line.split("|"), "", "", ""][1:3])
-        if any(type in CORE_TYPES for type in types):
+        if any(type in known for type in types):
             rows |= {type: set(members) for type in types}
-    assert rows == {
-        type: {*shape.required, *(f"{name}?" for name in shape.optional)} for type, shape in CORE_TYPES.items()
-    }
+    assert rows == {type: {*shape.required, *(f"{name}?" for name in shape.optional)} for type, shape in known.items()}

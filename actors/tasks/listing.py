@@ -1,0 +1,184 @@
+"""What has become of tasks, as anybody sees it: one of them, or lists, the newest first. No event loop is loaded.
+
+What the journal says is behind what has become of a task while nobody writes it down: while the node is dead, or hasn't
+heard of it yet. So a task that isn't finished there is looked at, by its lock and its files, and is shown as the record
+will say that the node is going to write. Looking changes nothing, needs nobody to serve the store, and says of another
+machine's tasks that the machine went down, never that they run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final, TypeGuard, get_args
+
+from turnkeeper.runtime.tasks import survivors, tree
+from turnkeeper.runtime.tasks.directory import OUTPUT, boot_id
+from turnkeeper.runtime.tasks.looking import Look, look
+from turnkeeper.storage.backend import BackendReader
+from turnkeeper.storage.requests import StreamRow
+
+from .naming import find_task
+from .records import KIND, UNFINISHED, summary_of_end
+from .state import LIVE, State, TaskState
+
+TASKS_DIRECTORY: Final = "tasks"
+
+ROWS_MIN: Final = 64
+ROWS_MAX: Final = 4096
+"""How many rows one look into the list takes while it searches for those in a state."""
+
+_ALL: Final = 1 << 30
+
+
+def state_of(reader: BackendReader, root: str, wanted: str) -> TaskState:
+    """Give the state of the task that is meant by its id, a unique beginning of it, or its key.
+
+    `root` is the store's directory. Of one that is lost, what it left behind is looked for among all processes. Raises
+    NotFound, Ambiguous, WrongKind.
+    """
+    row = find_task(reader, wanted)
+    seen = look_at(row, root)
+    shim = row.summary.get("shim")
+    if seen.state != "lost" or not row.summary.get(UNFINISHED) or not _is_identity(shim):
+        return seen
+    left = [each["pid"] for each in survivors.find(row.id, shim)]
+    return replace(seen, survivors=left, survivors_more=0)
+
+
+def list_tasks(
+    reader: BackendReader,
+    root: str,
+    *,
+    session: str | None = None,
+    group: str | None = None,
+    state: str | None = None,
+    limit: int = 20,
+    after: TaskState | str | None = None,
+) -> list[TaskState]:
+    """List tasks, those with the newest records first, at most `limit`.
+
+    `session` is an id, a unique beginning of one or a key; `after` is the last one of the page before. Raises
+    NotFound, Ambiguous, WrongKind; ValueError for a state or a limit that is none.
+    """
+    if state is not None and state not in get_args(State):
+        raise ValueError(f"a task's state is one of {', '.join(get_args(State))}, not {state!r}")
+    if type(limit) is not int or limit < 0:
+        raise ValueError(f"a limit is a number from 0 on, not {limit!r}")
+    filters: dict[str, Any] = {} if session is None else {"session": reader.resolve(session)}
+    filters |= {} if group is None else {"group": group}
+    filters["having"] = UNFINISHED if state in LIVE else None
+    place = None if after is None else _place_of(reader, after)
+    found: list[TaskState] = []
+    for row in _rows(reader, limit, place, filters):
+        if len(found) >= limit:
+            break
+        seen = look_at(row, root)
+        if state in (None, seen.state):
+            found.append(seen)
+    return found
+
+
+def unfinished(reader: BackendReader) -> list[StreamRow]:
+    """List the tasks that the journal calls unfinished: those without an end, or with survivors. Newest first."""
+    return reader.rows(_ALL, kind=KIND, having=UNFINISHED)
+
+
+def since(reader: BackendReader, session: str, position: int) -> list[StreamRow]:
+    """List the tasks of a session, by its id, that have records behind a position; the newest first."""
+    return reader.rows(_ALL, above=position, kind=KIND, session=session)
+
+
+def look_at(row: StreamRow, root: str) -> TaskState:
+    """Give a task's state, as it is now if the journal doesn't know its end yet."""
+    summary = row.summary
+    if not summary.get(UNFINISHED):
+        return TaskState.from_row(row)
+    recorded = summary.get("state")
+    if recorded in LIVE:
+        return _with(row, _seen(f"{root}/{TASKS_DIRECTORY}/{row.id}", summary))
+    return _with(row, {"survivors": _living(summary.get("survivors"), summary.get("shim"))})
+
+
+def _rows(
+    reader: BackendReader, limit: int, place: tuple[int, str] | None, filters: Mapping[str, Any]
+) -> Iterator[StreamRow]:
+    """Walk rows, some at a time: first as many as are wanted, and more each time that these weren't enough."""
+    count = max(1, min(limit, ROWS_MAX))
+    while True:
+        rows = reader.rows(count, place, kind=KIND, **filters)
+        yield from rows
+        if len(rows) < count:
+            return
+        place = rows[-1].position, rows[-1].id
+        count = min(max(2 * count, ROWS_MIN), ROWS_MAX)
+
+
+def _place_of(reader: BackendReader, after: TaskState | str) -> tuple[int, str]:
+    if isinstance(after, TaskState):
+        return after.position, after.id
+    row = find_task(reader, after)
+    return row.position, row.id
+
+
+def _with(row: StreamRow, changes: Mapping[str, Any]) -> TaskState:
+    return TaskState.from_row(row._replace(summary={**row.summary, **changes}))
+
+
+# -- What a look says of a task's summary
+
+
+def _seen(path: str, summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Look at a task without an end, and give what is otherwise than its summary says."""
+    shim = summary.get("shim") if _is_identity(summary.get("shim")) else None
+    try:
+        found = look(path, shim)
+    except OSError as error:
+        return _unseen(shim, f"its files can't be read: {error.strerror}")
+    if found.end is not None:
+        return {
+            **summary_of_end(found.end),
+            "survivors": _living({"survivors": found.end.get("survivors")}, found.shim),
+        }
+    if found.stage == "unstarted":
+        return {}
+    return _running(path, summary, found)
+
+
+def _running(path: str, summary: Mapping[str, Any], found: Look) -> dict[str, Any]:
+    changes: dict[str, Any] = {"why": found.gone}
+    if summary.get("state") == "queued":
+        changes["state"] = "running"
+    if found.leader is not None:
+        changes["pid"] = found.leader.get("pid")
+    with suppress(OSError):  # it was deleted, or isn't there yet
+        changes["output_bytes"] = os.stat(f"{path}/{OUTPUT}").st_size
+    return changes
+
+
+def _unseen(shim: Mapping[str, Any] | None, why: str) -> dict[str, Any]:
+    """Say of a task that can't be looked at what is known by its shim alone: it lives, or nobody knows."""
+    is_alive = shim is not None and shim["boot"] == boot_id() and tree.is_alive(shim["pid"], shim["start"])
+    return {"why": why} if is_alive else {"why": why, "state": "lost", "by": "unknown"}
+
+
+def _living(survivors: Any, shim: Any) -> list[Any]:
+    """Give those of the named survivors that live still, if they are of this boot of this machine."""
+    if not _is_identity(shim) or shim["boot"] != boot_id() or not isinstance(survivors, list):
+        return []
+    return [each for each in survivors if _lives(each)]
+
+
+def _lives(survivor: Any) -> bool:
+    match survivor:
+        case {"pid": int(pid), "start": int(start)}:
+            return tree.is_alive(pid, start)
+    return False
+
+
+def _is_identity(shim: Any) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(shim, Mapping) and all(
+        isinstance(shim.get(name), kind) for name, kind in (("boot", str), ("pid", int), ("start", int))
+    )
