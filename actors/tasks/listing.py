@@ -21,6 +21,8 @@ from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.requests import StreamRow
 
 from .naming import find_task
+from .output import read_end
+from .progress import SEARCHED_BYTES_MAX, ProgressReader
 from .records import KIND, UNFINISHED, summary_of_end
 from .state import LIVE, State, TaskState
 
@@ -155,7 +157,18 @@ def _running(path: str, summary: Mapping[str, Any], found: Look) -> dict[str, An
         changes["pid"] = found.leader.get("pid")
     with suppress(OSError):  # it was deleted, or isn't there yet
         changes["output_bytes"] = os.stat(f"{path}/{OUTPUT}").st_size
+    changes["progress"] = _progress(f"{path}/{OUTPUT}")
     return changes
+
+
+def _progress(path: str) -> dict[str, Any] | None:
+    """Read how far a task is from the end of its output; what it told before that, only its node remembers."""
+    reader = ProgressReader()
+    end = read_end(path, SEARCHED_BYTES_MAX)
+    if end.offset:
+        reader.skip()
+    reader.feed(end.data)
+    return reader.value()
 
 
 def _unseen(shim: Mapping[str, Any] | None, why: str) -> dict[str, Any]:

@@ -56,6 +56,21 @@ def read_output(path: str, *, start: int = 0, head: int | None = None, last: int
         return Output(b"", start, start, False, unreadable(error))
 
 
+def read_end(path: str, size: int) -> Output:
+    """Give the last bytes of the output, at most so many. Never raises, as `read_output`."""
+    try:
+        descriptor = open_output(path)
+    except OSError as error:
+        return Output(b"", 0, 0, False, unreadable(error))
+    try:
+        end = os.fstat(descriptor).st_size
+        start = max(0, end - size)
+        data = _read_range(descriptor, start, end)
+        return Output(data, start, start + len(data), start > 0)
+    finally:
+        os.close(descriptor)
+
+
 def unreadable(error: OSError) -> str:
     """Say for people why the file of the output can't be read."""
     if isinstance(error, FileNotFoundError):

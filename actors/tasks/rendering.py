@@ -53,6 +53,11 @@ class Renderer:
         self._is_in_string = False
         self._screen = _Screen()
 
+    @property
+    def goes_back(self) -> bool:
+        """Say whether the cursor was ever moved up, so that ended lines are likely to be redrawn."""
+        return self._screen.goes_back
+
     def feed(self, data: bytes) -> str:
         """Take the next bytes, and give the lines that nothing can change any more."""
         self._take(self._decoder.decode(data))
@@ -176,6 +181,7 @@ class _Screen:
         self._gone = 0
         self._saved = (0, 0)
         self._settled: list[str] = []
+        self.goes_back = False
 
     def taken(self) -> str:
         """Give the text of the lines that left since the last call."""
@@ -243,6 +249,7 @@ class _Screen:
         count = max(1, numbers[0])
         match final:
             case "A" | "F":
+                self.goes_back = True
                 self._row = max(0, self._row - count)
             case "B" | "E" | "e":
                 self._row = min(len(self._lines) - 1, self._row + count)
@@ -291,6 +298,7 @@ class _Screen:
         return min(column, max(COLUMNS_MAX, self._lines[self._row].extent))
 
     def _go(self, row: int, column: int) -> None:
+        self.goes_back = True
         self._row = min(self._origin + row, WINDOW_LINES) - 1
         while self._row >= len(self._lines):
             self._lines.append(_Line())

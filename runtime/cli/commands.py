@@ -43,11 +43,16 @@ class Group(click.Group):
         return member
 
 
-def command(name: str, *, example: str) -> Callable[[Callable[..., Any]], Command]:
-    """Make a command of a function that takes an `Invocation` first; its docstring is the help."""
+def command(name: str, *, example: str, takes_command: bool = False) -> Callable[[Callable[..., Any]], Command]:
+    """Make a command of a function that takes an `Invocation` first; its docstring is the help.
+
+    One that `takes_command` leaves the options behind its first argument to that.
+    """
+    settings = {"allow_interspersed_args": not takes_command}
 
     def decorate(function: Callable[..., Any]) -> Command:
-        return click.command(name, cls=Command, epilog=example_text(example))(click.pass_obj(function))
+        make = click.command(name, cls=Command, epilog=example_text(example), context_settings=settings)
+        return make(click.pass_obj(function))
 
     return decorate
 

@@ -34,13 +34,23 @@ def print_json(value: Any) -> None:
 
 def print_line(line: bytes) -> None:
     """Print a line of bytes, given without its newline, as it is. Raises OutputError."""
+    print_bytes(line + b"\n")
+
+
+def print_bytes(content: bytes) -> None:
+    """Print bytes as they are. Raises OutputError."""
     with _output_errors():
-        sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.buffer.write(content)
 
 
 def print_text(line: str) -> None:
     """Print a line for people on stdout."""
-    print_line(line.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+    print_readable(line + "\n")
+
+
+def print_readable(text: str) -> None:
+    """Print text for people on stdout, its newlines included."""
+    print_bytes(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
 
 
 def print_note(line: str) -> None:

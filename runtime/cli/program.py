@@ -36,6 +36,7 @@ program = Group(
         "status": ".status:status",
         "stop": ".stop:stop",
         "session": ".program:session",
+        "task": ".program:task",
         "follow": ".follow:follow",
         "journal": ".program:journal",
         "bench": ".program:bench",
@@ -69,6 +70,19 @@ session = Group(
         "undelete": ".session_delete:undelete",
         "stop": ".session_stop:stop",
         "import": ".session_import:import_sessions",
+    },
+)
+
+task = Group(
+    "task",
+    help="Tasks: commands in the background, whose ends and outputs are kept.",
+    epilog=example_text(f"{NAME} task list --state running"),
+    members={
+        "list": ".task_list:list_all",
+        "show": ".task_show:show",
+        "output": ".task_output:output",
+        "follow": ".task_follow:follow",
+        "clean": ".task_clean:clean",
     },
 )
 

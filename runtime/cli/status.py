@@ -40,15 +40,18 @@ def status(invocation: Invocation) -> None:
 def _print(figures: dict[str, Any]) -> None:
     pids, flush = figures["pids"], figures["flush_ms"]
     attached = ", ".join(f"{client['name']} ({client['pid']})" for client in figures["attached"])
+    shims = f"(shims: {', '.join(map(str, pids['shims']))})" if pids["shims"] else ""
     print_figures(
         [
             ("state", figures["state"]),
             ("since", moment(figures["since"], time.time())),
             ("node", f"process {pids['node']}"),
             ("writer", f"process {pids['writer']}" if pids["writer"] else "none at present"),
+            ("spawner", f"process {pids['spawner']}" if pids["spawner"] else "none at present"),
             ("clients", f"{figures['clients']}  {attached}".rstrip()),
             ("position", _number(figures["position"])),
             ("sessions", _number(figures["sessions"])),
+            ("tasks", f"{_number(figures['tasks'])} unfinished  {shims}".rstrip()),
             ("queue", f"{_number(figures['queue_bytes'])} bytes"),
             ("flush", f"p50 {_milliseconds(flush['p50'])}, p99 {_milliseconds(flush['p99'])}"),
         ]

@@ -45,7 +45,7 @@ def test_status_says_what_the_processes_do(cli: CommandLine, served: subprocess.
     """The documented figures are there, true, and known without becoming a client."""
     cli.succeed("session", "append", cli.new_session(), stdin=event_line("note/one"))
     figures = cli.succeed("status", "--json").object
-    assert (figures["position"], figures["sessions"], figures["clients"], figures["tasks"]) == (2, 1, 0, None)
+    assert (figures["position"], figures["sessions"], figures["clients"], figures["tasks"]) == (2, 1, 0, 0)
     assert (figures["queue_bytes"], figures["state"]) == (0, "serving")
     assert figures["flush_ms"]["p50"] > 0
     assert abs(figures["since"] / 1000 - time.time()) < 60

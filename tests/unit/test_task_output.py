@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnkeeper.actors.tasks.output import OUTPUT_BYTES_MAX, Output, read_output
+from turnkeeper.actors.tasks.output import OUTPUT_BYTES_MAX, Output, read_end, read_output
 
 
 @pytest.fixture
@@ -82,6 +82,15 @@ def test_first_and_last_lines_are_those_of_the_whole(
     for count in (1, 2, 5):
         assert read_output(path, head=count).data == b"".join(split[:count])
         assert read_output(path, last=count).data == b"".join(split[-count:])
+
+
+def test_the_last_bytes(path: str) -> None:
+    """So many bytes from the end, or all if there are fewer; what can't be read is a note."""
+    write(path, lines(3))
+    assert read_end(path, 8) == Output(b"\nline 2\n", 13, 21, True)
+    assert read_end(path, 99) == Output(lines(3), 0, 21, False)
+    os.remove(path)
+    assert read_end(path, 8) == Output(b"", 0, 0, False, "the output's file is not there")
 
 
 def test_of_a_file_of_any_size_only_a_piece_is_read(path: str) -> None:
