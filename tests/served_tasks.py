@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from turnkeeper.actors.asking import ask_writer_hello
-from turnkeeper.actors.protocol import NODE_SOCKET
+from turnkeeper.actors.asking import ask_status, ask_writer_hello
+from turnkeeper.actors.protocol import NODE_SOCKET, WRITER_SOCKET
 from turnkeeper.actors.tasks import records
 from turnkeeper.runtime.identity import own_identity
+from turnkeeper.storage.lock import store_is_held
 from turnkeeper.storage.reading import open_reader
 
-from .serving import FrameClient, eventually
+from .served import processes_of
+from .serving import DEADLINE_SECONDS, FrameClient, eventually, first_append, own_owner, start_node
 
 LIMIT = 1024**2
 
@@ -32,6 +35,7 @@ class TaskClient(FrameClient):
         self._answers: dict[int, dict[str, Any]] = {}
         attach = {"op": "attach", "name": "the test", "token": self.token, "owner": own_identity().as_map()}
         assert self.ask(attach) == {"op": "attached"}
+        self.is_attached = True
 
     def begin(self, op: str, **what: Any) -> int:
         """Ask something and return the number under which it is answered."""
@@ -104,7 +108,87 @@ class TaskClient(FrameClient):
     def bye(self) -> str:
         """Leave, and say what the node answers."""
         answer: str = self.ask({"op": "bye"})["op"]
+        self.is_attached = False
         return answer
+
+    def close(self) -> None:
+        """End the connection, without a word."""
+        self.is_attached = False
+        super().close()
+
+
+class TaskStore:
+    """A store with a node of this process's, which may be killed and followed by another."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.clients: list[TaskClient] = []
+        self.node = start_node(path)
+
+    def client(self, token: str | None = None) -> TaskClient:
+        """Attach to the node."""
+        client = TaskClient(self.path, token)
+        self.clients.append(client)
+        return client
+
+    def status(self) -> dict[str, Any]:
+        """Ask what the node does."""
+        status = ask_status(str(self.path))
+        assert status is not None
+        return status
+
+    def spawner(self) -> int:
+        """Give the spawner's pid, once there is one."""
+        eventually(lambda: self.status()["pids"]["spawner"] is not None)
+        pid: int = self.status()["pids"]["spawner"]
+        return pid
+
+    def writer(self) -> int:
+        """Give the writer's pid, once there is one."""
+        eventually(lambda: self.status()["pids"]["writer"] is not None)
+        pid: int = self.status()["pids"]["writer"]
+        return pid
+
+    def kill_node(self, *others: int) -> None:
+        """Kill the node, and in the same moment others; wait until they are dead and the lock is free."""
+        for pid in (self.node.pid, *others):
+            os.kill(pid, signal.SIGSTOP)
+        for pid in (self.node.pid, *others):
+            os.kill(pid, signal.SIGKILL)
+        self.node.wait(DEADLINE_SECONDS)
+        for client in self.clients:
+            client.close()
+        self.clients.clear()
+        eventually(lambda: not store_is_held(str(self.path)))
+
+    def start_node(self) -> None:
+        """Start another node, behind one that has ended."""
+        self.node = start_node(self.path)
+
+    def end(self) -> None:
+        """Leave, and see that node, spawner and all that belongs to tasks end by themselves."""
+        for client in self.clients:
+            if client.is_attached:
+                client.bye()
+            client.close()
+        try:
+            self.node.wait(DEADLINE_SECONDS)
+        finally:
+            self.node.kill()
+            self.node.wait()
+        eventually(lambda: not store_is_held(str(self.path)))
+        eventually(lambda: processes_of(self.path) == [])
+        eventually(lambda: marked_processes(self.path) == [])
+
+
+@contextmanager
+def task_store(path: Path) -> Iterator[TaskStore]:
+    """Serve a store for tasks, and see that nothing is left behind."""
+    store = TaskStore(path)
+    try:
+        yield store
+    finally:
+        store.end()
 
 
 def events_of(path: Path, task: str) -> list[tuple[str, dict[str, Any]]]:
@@ -113,6 +197,18 @@ def events_of(path: Path, task: str) -> list[tuple[str, dict[str, Any]]]:
     with closing(open_reader(str(path), None if hello is None else hello["index"])) as reader:
         found = [json.loads(each.line) for each in reader.read(task).events]
     return [(each["type"], each["data"]) for each in found]
+
+
+def types_of(store: TaskStore, task: str) -> list[str]:
+    """Give the types of what the journal says of a task, in order."""
+    return [type for type, _ in events_of(store.path, task)]
+
+
+def begin_session(store: TaskStore, id: str) -> None:
+    """Make a session."""
+    with FrameClient(store.path, WRITER_SOCKET) as writer:
+        number, (result,) = writer.ask([1, [first_append(id, kind="session", owner=own_owner("a token"))]])
+        assert (number, result[:2]) == (1, [0, 1])
 
 
 def row_of(path: Path, task: str) -> dict[str, Any]:
@@ -135,10 +231,3 @@ def marked_processes(path: Path) -> list[int]:
         except OSError:
             continue
     return found
-
-
-@contextmanager
-def no_task_left(path: Path) -> Iterator[None]:
-    """See that nothing of the store's tasks is left behind the body."""
-    yield
-    eventually(lambda: marked_processes(path) == [])

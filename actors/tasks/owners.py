@@ -29,9 +29,13 @@ class Owner(NamedTuple):
 
 
 class Owners:
-    """The owners that may come back. `is_attached` says whether a token has a connection; `gone` is told who hasn't."""
+    """The owners that may come back. `is_attached` says whether a token has a connection; `gone` is told who hasn't.
 
-    def __init__(self, is_attached: Callable[[str], bool], gone: Callable[[str], None]) -> None:
+    What waits runs in `nursery`.
+    """
+
+    def __init__(self, nursery: trio.Nursery, is_attached: Callable[[str], bool], gone: Callable[[str], None]) -> None:
+        self._nursery = nursery
         self._is_attached = is_attached
         self._gone = gone
         self._deadlines: dict[str, float] = {}
@@ -40,33 +44,38 @@ class Owners:
         """Say whether this owner's connection has ended, and it is waited for, but not for ever."""
         return token in self._deadlines
 
-    async def await_return(self, token: str, process: Mapping[str, Any]) -> None:
+    def await_return(self, owner: Owner) -> None:
         """Wait for an owner whose connection has ended to come back, for a while, or for its process to end."""
-        is_awaited = token in self._deadlines
-        self._deadlines[token] = trio.current_time() + COME_BACK_SECONDS
-        if is_awaited:
-            return
-        has_ended = False
-        try:
-            while not has_ended and trio.current_time() < self._deadlines[token]:
-                with trio.move_on_at(self._deadlines[token]):
-                    await _wait_gone(process)
-                    has_ended = True
-        finally:
-            del self._deadlines[token]
-        if has_ended or not self._is_attached(token):
-            self._gone(token)
+        is_awaited = owner.token in self._deadlines
+        self._deadlines[owner.token] = trio.current_time() + COME_BACK_SECONDS
+        if not is_awaited:
+            self._nursery.start_soon(self._wait_for_return, owner)
 
-    async def await_end(self, token: str, process: Mapping[str, Any]) -> None:
+    def await_end(self, owner: Owner) -> None:
         """Wait until the process of an owner that an earlier node knew has ended.
 
         Where it can't be seen from here, as in another pid namespace, it has to attach soon.
         """
-        if process.get("pid") == 0:
-            await self.await_return(token, process)
+        if owner.process.get("pid") == 0:
+            self.await_return(owner)
         else:
-            await _wait_gone(process)
-            self._gone(token)
+            self._nursery.start_soon(self._wait_for_end, owner)
+
+    async def _wait_for_return(self, owner: Owner) -> None:
+        has_ended = False
+        try:
+            while not has_ended and trio.current_time() < self._deadlines[owner.token]:
+                with trio.move_on_at(self._deadlines[owner.token]):
+                    await _wait_gone(owner.process)
+                    has_ended = True
+        finally:
+            del self._deadlines[owner.token]
+        if has_ended or not self._is_attached(owner.token):
+            self._gone(owner.token)
+
+    async def _wait_for_end(self, owner: Owner) -> None:
+        await _wait_gone(owner.process)
+        self._gone(owner.token)
 
 
 async def _wait_gone(process: Mapping[str, Any]) -> None:

@@ -70,7 +70,7 @@ class Supervisor:
         self._spawner = SpawnerKeeper(self._fail, descriptors)
         self._switchboard = switchboard
         self._desk = Desk(self._recorder, self._spawner, switchboard)
-        self._owners = Owners(is_attached, self._stop_owned)
+        self._is_attached = is_attached
         self._live: dict[str, LiveTask] = {}
         self._adopted = trio.Event()
         self._scope = trio.CancelScope()
@@ -85,6 +85,7 @@ class Supervisor:
         """Supervise until `end`."""
         with self._scope:
             async with trio.open_nursery() as self._nursery:
+                self._owners = Owners(self._nursery, self._is_attached, self._stop_owned)
                 await self._nursery.start(self._recorder.run)
                 for task in (self._spawner.run, self._hear_shims, self._tick, self._adopt):
                     self._nursery.start_soon(task)
@@ -133,7 +134,7 @@ class Supervisor:
     def owner_left(self, owner: Owner) -> None:
         """Take note that a connection of a runtime has ended without a word."""
         if any(task.token == owner.token for task in self._owned()):
-            self._nursery.start_soon(self._owners.await_return, owner.token, owner.process)
+            self._owners.await_return(owner)
 
     async def end_owned(self, token: str) -> None:
         """Stop the tasks that a runtime owns, and wait until that is recorded, or can't be done."""
@@ -264,7 +265,7 @@ class Supervisor:
             self._nursery.start_soon(self._live_through, task, None)
         for token, process in {task.token: task.summary["starter"] for task in self._owned()}.items():
             if token is not None and isinstance(process, dict):
-                self._nursery.start_soon(self._owners.await_end, token, process)
+                self._owners.await_end(Owner(token, process))
         self._adopted.set()
         self._changed()
 
