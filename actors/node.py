@@ -194,8 +194,13 @@ class Node:
             self._supervisor = Supervisor(
                 self._switchboard, self._is_attached, self._end_if_unused, descriptors=self._descriptors
             )
-            self._nursery.start_soon(self._supervisor.run)
+            self._nursery.start_soon(self._keep_supervisor, self._supervisor)
         return self._supervisor
+
+    async def _keep_supervisor(self, supervisor: Supervisor) -> None:
+        refusal = await supervisor.run()
+        if refusal is not None:
+            self._end(str(refusal))
 
     def _is_attached(self, token: str) -> bool:
         return any(each.owner is not None and each.owner.token == token for each in self._clients())

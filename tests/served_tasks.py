@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import secrets
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -22,6 +24,8 @@ from .served import processes_of
 from .serving import DEADLINE_SECONDS, FrameClient, eventually, first_append, own_owner, start_node
 
 LIMIT = 1024**2
+
+_PIDFD_GETFD = 438
 
 
 class TaskClient(FrameClient):
@@ -143,6 +147,19 @@ class TaskStore:
         pid: int = self.status()["pids"]["spawner"]
         return pid
 
+    def handed_over(self) -> bytes:
+        """Look at what a stopped spawner will read next; empty if nothing waits for it."""
+        pidfd = os.pidfd_open(self.spawner())
+        try:
+            descriptor = ctypes.CDLL(None).syscall(_PIDFD_GETFD, pidfd, 0, 0)
+        finally:
+            os.close(pidfd)
+        with socket.socket(fileno=descriptor) as requests:
+            try:
+                return requests.recv(4096, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return b""
+
     def writer(self) -> int:
         """Give the writer's pid, once there is one."""
         eventually(lambda: self.status()["pids"]["writer"] is not None)
@@ -222,7 +239,7 @@ def row_of(path: Path, task: str) -> dict[str, Any]:
 
 def marked_processes(path: Path) -> list[int]:
     """Find the living processes of the store's tasks."""
-    tasks = {f"TURNKEEPER_TASK={name}".encode() for name in os.listdir(path / "tasks")}
+    tasks = {f"TURNKEEPER_TASK={each.name}".encode() for each in path.glob("tasks/*")}
     found = []
     for entry in os.listdir("/proc"):
         try:

@@ -63,7 +63,7 @@ async def adopt(recorder: Recorder) -> list[Unfinished]:
 def _directories() -> set[str]:
     try:
         return {name for name in os.listdir(TASKS_DIRECTORY) if is_task_id(name)}
-    except FileNotFoundError:
+    except OSError:  # mostly there has never been one
         return set()
 
 

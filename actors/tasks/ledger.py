@@ -47,32 +47,25 @@ class Ledger:
         self.head = result.head
         return None
 
-    async def record(self, *posts: Post, notify: bool = False) -> None:
-        """Record these, behind what is owed, all in one commit; `notify` the task's session of the last one."""
-        entries = [*self._owed, *((post, None) for post in posts)]
-        if notify and self.session is not None:
-            entries[-1] = (posts[-1], records.notice_of(posts[-1], self.session))
-        for post in posts:
-            self._merge(post.patch or {})
-        notified = [notice for _, notice in entries if notice is not None]
-        results = await self._recorder.record([post for post, _ in entries], notified)
-        of_notices = iter(results[len(entries) :])
-        owed: list[tuple[Post, Notice | None]] = []
-        for (post, notice), result in zip(entries, results, strict=False):
-            told = None if notice is None else next(of_notices)
-            # Behind one that is owed the others are too: what was stored of them already is known by its key.
-            if owed or isinstance(result, StoreFull) or isinstance(told, StoreFull):
-                owed.append((post, notice))
-            else:
-                self._settle(post, result)
-                if notice is not None and isinstance(told, StorageError):
-                    log(f"{self.id}: {notice.to} isn't told of {post.key}: {told}")
-        self._owed = owed
+    async def record(self, post: Post, *, notify: bool = False) -> None:
+        """Record this, behind what is owed; with `notify` the task's session is told, in the same commit."""
+        notice = records.notice_of(post, self.session) if notify and self.session is not None else None
+        self._merge(post.patch or {})
+        self._owed.append((post, notice))
+        await self.settle_debts()
 
     async def settle_debts(self) -> None:
-        """Record what is owed, if there is space now."""
-        if self._owed:
-            await self.record()
+        """Record what is owed, in order, as far as there is space now."""
+        while self._owed:
+            post, notice = self._owed[0]
+            result, *told = await self._recorder.record([post], [] if notice is None else [notice])
+            if isinstance(result, StoreFull) or any(isinstance(each, StoreFull) for each in told):
+                break  # what was stored of it already is known by its key
+            del self._owed[0]
+            self._settle(post, result)
+            for refusal in told:
+                if isinstance(refusal, StorageError):
+                    log(f"{self.id}: {self.session} isn't told of {post.key}: {refusal}")
 
     def _settle(self, post: Post, result: Appended | StorageError) -> None:
         if isinstance(result, Appended):

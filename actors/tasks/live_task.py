@@ -331,9 +331,7 @@ class LiveTask:
         if self.look.leader is None and not self._take_child_for_leader():
             return
         self._leader_awaited_since = None
-        start = self._start_to_record()
-        if start is not None:
-            await self.ledger.record(start)
+        await self._record_start()
         self.begun.set()
 
     def _take_child_for_leader(self) -> bool:
@@ -349,15 +347,15 @@ class LiveTask:
         self.look = replace(self.look, leader={"pid": first.pid, "start": first.start})
         return True
 
-    def _start_to_record(self) -> Post | None:
-        """Make the record of its start, if it has started and that isn't recorded."""
+    async def _record_start(self) -> None:
+        """Record that it has started, if it has and that isn't recorded."""
         leader, shim = self.look.leader, self.look.shim
         if leader is None or shim is None or self.summary.get("pid") is not None:
-            return None
+            return
         post = records.started(self.id, now(), pid=leader["pid"], shim=shim)
         if self.summary.get("state") != "queued" and post.patch is not None:
             post.patch = {name: value for name, value in post.patch.items() if name != "state"}
-        return post
+        await self.ledger.record(post)
 
     def _watch_shim(self, nursery: trio.Nursery) -> None:
         """Ring when its shim ends, from the first look on that shows it."""
@@ -387,7 +385,7 @@ class LiveTask:
         end = dict(look.end)
         is_empty = look.is_tree_empty
         if look.stage == "left":
-            self.survivors = [each for each in end.get("survivors", []) if tree.is_alive(each["pid"], each["start"])]
+            self.survivors = _named(end.get("survivors"))
         elif is_empty:
             self.survivors = []
         elif not self._are_survivors_watched or self._wish is not None:
@@ -402,9 +400,9 @@ class LiveTask:
             self.finished.set()
 
     async def _record_end(self, end: Mapping[str, Any], is_empty: bool) -> None:
-        start = self._start_to_record()
+        await self._record_start()
         ended = records.ended(self.id, end, now(), is_tree_empty=is_empty, progress=self._last_progress())
-        await self.ledger.record(*([] if start is None else [start]), ended, notify=True)
+        await self.ledger.record(ended, notify=True)
         self.begun.set()
         self.ended.set()
 
@@ -460,6 +458,13 @@ class LiveTask:
             size = self._output.size
             stalled = records.stalled(self.id, now(), silent_seconds=round(seconds, 3), output_bytes=size)
             await self.ledger.record(stalled, notify=True)
+
+
+def _named(found: Any) -> list[dict[str, Any]]:
+    """Read which processes a file names that live; anybody may have written it."""
+    maps = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    whole = [each for each in maps if all(isinstance(each.get(name), int) for name in ("pid", "start"))]
+    return [each for each in whole if tree.is_alive(each["pid"], each["start"])]
 
 
 def _discard(path: str) -> None:

@@ -81,16 +81,27 @@ class Supervisor:
             os.unlink(protocol.TASK_SOCKET)
         self._bell.bind(protocol.TASK_SOCKET)
 
-    async def run(self) -> None:
-        """Supervise until `end`."""
+    async def run(self) -> StorageError | None:
+        """Supervise until `end`; return earlier, with the reason, when nothing can be recorded any more."""
+        refusal: StorageError | None = None
+
+        async def record(*, task_status: trio.TaskStatus[None]) -> None:
+            nonlocal refusal
+            try:
+                await self._recorder.run(task_status=task_status)
+            except StorageError as error:  # a writer of another version, say
+                refusal = error
+                self._scope.cancel()
+
         with self._scope:
             async with trio.open_nursery() as self._nursery:
                 self._owners = Owners(self._nursery, self._is_attached, self._stop_owned)
-                await self._nursery.start(self._recorder.run)
+                await self._nursery.start(record)
                 for task in (self._spawner.run, self._hear_shims, self._tick, self._adopt):
                     self._nursery.start_soon(task)
         self._bell.close()
         self._ended.set()
+        return refusal
 
     async def end(self) -> None:
         """Leave all tasks to their shims, and wait until the spawner has ended."""

@@ -18,7 +18,7 @@ from turnkeeper.actors.protocol import WRITER_SOCKET
 from turnkeeper.runtime.identity import process_state
 from turnkeeper.runtime.tasks import directory
 
-from ..served import kill, node_of
+from ..served import kill
 from ..served_tasks import TaskStore, begin_session, events_of, row_of, task_store, types_of
 from ..serving import FrameClient, eventually, first_append, stopped
 
@@ -138,7 +138,7 @@ def test_an_id_that_is_a_sessions_is_refused_and_nothing_is_left(store: TaskStor
     with FrameClient(store.path, WRITER_SOCKET) as writer:
         writer.ask([1, [first_append("task-force-7f3a", kind="session")]])
     _, number = client.begin_start("/bin/true", task="task-force-7f3a")
-    assert client.answer(number)["error"] == "Exists"
+    assert client.answer(number)["error"] == "WrongKind"
     assert client.request("wait_task", task="task-force-7f3a", tree=False)["error"] == "WrongKind"
     assert client.request("stop_tasks", tasks=["task-force-7f3a"], grace=1)["error"] == "WrongKind"
     assert not (store.path / "tasks" / "task-force-7f3a").exists()
@@ -244,7 +244,7 @@ def test_a_shim_that_is_killed_before_it_could_write_is_followed_by_another(stor
     client.shell("exit 0")
     with stopped(store.spawner()):
         task, number = client.begin_start("/bin/sh", "-c", "exit 4")
-        eventually(lambda: task in client.live())
+        eventually(lambda: store.handed_over() == task.encode())
         lock = directory.open_lock(f"{store.path}/tasks/{task}")
         assert directory.take_lock(lock)
     spawner = store.spawner()
@@ -262,14 +262,15 @@ def test_a_node_keeps_nothing_of_tasks_that_have_finished(store: TaskStore) -> N
     """After 200 of them it has no descriptor more than after one, and nothing is a zombie."""
     client = store.client()
     client.wait(client.shell("exit 0"), tree=True)
-    node = node_of(store.path)
+    eventually(lambda: client.live() == {})
+    node = store.node.pid
     before = sorted(os.listdir(f"/proc/{node}/fd"))
     for _ in range(10):
         started = [client.begin_start("/bin/true") for _ in range(20)]
         for task, number in started:
             assert "error" not in client.answer(number)
             client.wait(task, tree=True)
-    assert client.live() == {}
+    eventually(lambda: client.live() == {})
     assert sorted(os.listdir(f"/proc/{node}/fd")) == before
     assert store.status()["tasks"] == 0
     children = [*children_of(node), *children_of(store.spawner())]
@@ -291,5 +292,5 @@ def test_a_node_without_tasks_loads_nothing_for_them(store: TaskStore) -> None:
     """No index is mapped and no spawner started before the first task, nor is there a socket for shims."""
     client = store.client()
     client.ask({"op": "status"})
-    assert "lmdb" not in Path(f"/proc/{node_of(store.path)}/maps").read_text()
+    assert "lmdb" not in Path(f"/proc/{store.node.pid}/maps").read_text()
     assert not (store.path / "task.sock").exists()
