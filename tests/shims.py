@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -46,6 +47,8 @@ class Shims:
     def __init__(self, root: Path, script: str = spawner.__file__) -> None:
         self.root = root
         self._script = script
+        # A mark in an environment is seen by every test on this machine: other runs have other tasks.
+        self._name = f"task-{secrets.token_hex(4)}"
         self._made: list[str] = []
         self._bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._in_root(lambda: self._bell.bind("task.sock"))
@@ -84,10 +87,10 @@ class Shims:
         self.process, self.socket = self._start_spawner()
 
     def make(
-        self, argv: Sequence[str | bytes], *, env: Mapping[str, str] | None = None, name: str = "task", **spec: Any
+        self, argv: Sequence[str | bytes], *, env: Mapping[str, str] | None = None, name: str = "", **spec: Any
     ) -> Started:
         """Make a task's directory, as a node does."""
-        task = f"{name}-{len(self._made)}"
+        task = f"{name or self._name}-{len(self._made)}"
         fields = {
             "argv": argv,
             "program": argv[0],

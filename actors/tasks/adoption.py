@@ -25,14 +25,13 @@ from ..core_types import TASK_STOPPING
 from ..ids import is_task_id
 from ..node_log import log
 from ..protocol import TASKS_DIRECTORY
-from . import records
+from .listing import unfinished
 from .live_task import By, Wish
 from .recorder import Recorder
 
 RETRY_SECONDS: Final = 1.0
 """The pause before reading again what couldn't be read."""
 
-_ROWS_MAX: Final = 1_000_000
 _EVENTS_MAX: Final = 1000
 _DIRECTORIES_AT_ONCE: Final = 256
 """Directories that one call looks up, so that others' reads needn't wait for all of them."""
@@ -51,13 +50,13 @@ async def adopt(recorder: Recorder) -> list[Unfinished]:
     names = _directories()
     while True:
         try:
-            unfinished = await recorder.reads.call(_read_unfinished)
-            await _remove_unknown(recorder, names - {each.row.id for each in unfinished})
+            adopted = await recorder.reads.call(_read_unfinished)
+            await _remove_unknown(recorder, names - {each.row.id for each in adopted})
         except StorageError as error:
             log(f"what an earlier node left of tasks can't be read now ({error}); it is read again")
             await trio.sleep(RETRY_SECONDS)
         else:
-            return unfinished
+            return adopted
 
 
 def _directories() -> set[str]:
@@ -68,8 +67,10 @@ def _directories() -> set[str]:
 
 
 def _read_unfinished(reader: BackendReader) -> list[Unfinished]:
-    rows = reader.rows(_ROWS_MAX, kind=records.KIND, having=records.UNFINISHED)
-    return [Unfinished(row, _order_given(row.id) or _order_recorded(reader, row), _stall(row.id)) for row in rows]
+    return [
+        Unfinished(row, _order_given(row.id) or _order_recorded(reader, row), _stall(row.id))
+        for row in unfinished(reader)
+    ]
 
 
 def _order_given(id: str) -> Wish | None:

@@ -18,15 +18,15 @@ from turnkeeper.runtime.tasks import survivors, tree
 from turnkeeper.runtime.tasks.directory import OUTPUT, boot_id
 from turnkeeper.runtime.tasks.looking import Look, look
 from turnkeeper.storage.backend import BackendReader
+from turnkeeper.storage.errors import WrongKind
 from turnkeeper.storage.requests import StreamRow
 
-from .naming import find_task
+from ..protocol import TASKS_DIRECTORY
+from .naming import find_row, find_task
 from .output import read_end
 from .progress import SEARCHED_BYTES_MAX, ProgressReader
 from .records import KIND, UNFINISHED, summary_of_end
 from .state import LIVE, State, TaskState
-
-TASKS_DIRECTORY: Final = "tasks"
 
 ROWS_MIN: Final = 64
 ROWS_MAX: Final = 4096
@@ -69,7 +69,7 @@ def list_tasks(
         raise ValueError(f"a task's state is one of {', '.join(get_args(State))}, not {state!r}")
     if type(limit) is not int or limit < 0:
         raise ValueError(f"a limit is a number from 0 on, not {limit!r}")
-    filters: dict[str, Any] = {} if session is None else {"session": reader.resolve(session)}
+    filters: dict[str, Any] = {} if session is None else {"session": _session_of(reader, session)}
     filters |= {} if group is None else {"group": group}
     filters["having"] = UNFINISHED if state in LIVE else None
     place = None if after is None else _place_of(reader, after)
@@ -118,6 +118,13 @@ def _rows(
         count = min(max(2 * count, ROWS_MIN), ROWS_MAX)
 
 
+def _session_of(reader: BackendReader, wanted: str) -> str:
+    row = find_row(reader, wanted)
+    if (kind := row.summary.get("kind", "session")) != "session":
+        raise WrongKind(row.id, kind, "session")
+    return row.id
+
+
 def _place_of(reader: BackendReader, after: TaskState | str) -> tuple[int, str]:
     if isinstance(after, TaskState):
         return after.position, after.id
@@ -142,7 +149,7 @@ def _seen(path: str, summary: Mapping[str, Any]) -> dict[str, Any]:
     if found.end is not None:
         return {
             **summary_of_end(found.end),
-            "survivors": _living({"survivors": found.end.get("survivors")}, found.shim),
+            "survivors": _living(found.end.get("survivors"), found.shim),
         }
     if found.stage == "unstarted":
         return {}

@@ -10,7 +10,7 @@ from functools import partial
 
 import click
 
-from turnkeeper.actors.tasks.listing import TASKS_DIRECTORY
+from turnkeeper.actors.protocol import TASKS_DIRECTORY
 from turnkeeper.actors.tasks.records import KIND, UNFINISHED
 from turnkeeper.runtime.tasks.directory import is_lock_held
 from turnkeeper.storage.backend import BackendReader

@@ -9,7 +9,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from turnkeeper.actors.errors import Ambiguous, Deleted, NotFound
-from turnkeeper.actors.tasks.listing import TASKS_DIRECTORY, state_of
+from turnkeeper.actors.protocol import TASKS_DIRECTORY
+from turnkeeper.actors.tasks.listing import state_of
 from turnkeeper.actors.tasks.state import TaskState
 from turnkeeper.runtime.tasks.directory import OUTPUT
 
