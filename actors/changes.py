@@ -10,10 +10,11 @@ import time
 from typing import Any, NamedTuple
 
 from turnkeeper.storage.backend import Backend
-from turnkeeper.storage.errors import Deleted, NotFound, StorageError, WrongKind
+from turnkeeper.storage.errors import Deleted, NotFound, StorageError
 from turnkeeper.storage.requests import Patch, StreamRow
 
 from .ids import inbox_id
+from .kinds import require_session
 from .writer_requests import Change
 
 
@@ -54,8 +55,7 @@ class Changes:
             row = self._backend.row(self._backend.resolve(change.wanted))
         except Deleted as error:
             row = self._backend.row(error.wanted)
-        if (kind := row.summary.get("kind", "session")) != "session":
-            raise WrongKind(row.id, kind, "session")
+        require_session(row)
         if change.deleted is None and _is_deleted(row):
             raise Deleted(row.id)
         return row

@@ -11,12 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from turnkeeper.storage.backend import BackendReader
-from turnkeeper.storage.errors import Deleted, InvalidFork, WrongKind
+from turnkeeper.storage.errors import Deleted, InvalidFork
 from turnkeeper.storage.requests import StreamRow
 
 from .core_types import SESSION_FORKED
 from .errors import CriticalTypes
 from .folding import NEWEST_REWIND, OPEN_TURN, TURNS, TurnState, count_or_none
+from .kinds import require_session
 from .log_summary import CRITICAL, LogSummary
 from .looking import whole_events
 from .prefixes import state_at
@@ -68,10 +69,8 @@ async def fork(client: Client, wanted: str, at: int | None, given: Mapping[str, 
 
 def _look(reader: BackendReader, wanted: str, at: int | None) -> Beginning:
     """Look up what is to be forked, and check that it can be. Raises as `fork`."""
-    row = reader.row(wanted)
+    row = require_session(reader.row(wanted))
     summary = row.summary
-    if (kind := summary.get("kind", "session")) != "session":
-        raise WrongKind(row.id, kind, "session")
     if summary.get("deleted"):
         raise Deleted(row.id)
     at = row.head if at is None else at

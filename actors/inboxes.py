@@ -19,12 +19,11 @@ from turnkeeper.storage.limits import KIB
 from turnkeeper.storage.requests import OWNERLESS, Appended, Grant, Granted, Post, Request, Result, StreamRow
 
 from .ids import inbox_id
+from .kinds import INBOX, SESSION, kind_of
 from .peers import Peer
 from .protocol import error_to_wire
 from .reservations import Reservations
 from .writer_requests import Listening, Sending
-
-KIND = "inbox"
 
 NEWS_BYTES_MAX = 64 * KIB
 """Messages, in bytes of lines, that come with the news of them; what is larger is read from the store."""
@@ -57,11 +56,11 @@ class Inboxes:
         except StorageError as error:
             return error
         if row.epoch == OWNERLESS:
-            return WrongKind(row.id, row.summary.get("kind", ""), "session")
+            return WrongKind(row.id, kind_of(row), SESSION)
         if row.summary.get("deleted"):
             return Deleted(row.id)
         patch = {"blobs": sending.blobs} if sending.blobs else None
-        return Post(inbox_id(row.id), sending.tail, sending.key, {"kind": KIND}, patch, sending.author)
+        return Post(inbox_id(row.id), sending.tail, sending.key, {"kind": INBOX}, patch, sending.author)
 
     # -- Listening
 

@@ -16,6 +16,7 @@ from turnkeeper.storage.errors import NotFound
 from turnkeeper.storage.requests import Gap, check_bounds
 
 from .folding import TurnState
+from .kinds import require_session
 from .log_summary import LogSummary
 from .looking import read_page
 from .records import Event, EventPage
@@ -141,7 +142,7 @@ class OwnedLog(StoredLog):
 
 
 def _live_stretches(reader: BackendReader, wanted: str) -> list[Stretch]:
-    row = find_row(reader, wanted)
+    row = require_session(find_row(reader, wanted))
     newest = TurnState.from_summary(row.summary).rewound
     ranges = live_ranges(reader, row.id, newest, row.head)
     if ranges and ranges[-1][1] == row.head:

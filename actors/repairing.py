@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from turnkeeper.storage.errors import Exists, NotFound
+from turnkeeper.storage.errors import Exists, NotFound, WrongKind
 from turnkeeper.storage.exact_json import encode_event
 from turnkeeper.storage.reading import Reader
 from turnkeeper.storage.repair import REPAIRED, Readable, readable_page, renumbered, survey
@@ -20,6 +20,7 @@ from turnkeeper.storage.requests import StoredEvent, StreamRow
 
 from .folding import FOLDED, NEWEST_REWIND, OPEN_TURN, REWOUND, TURNS, TurnState
 from .ids import new_session_id
+from .kinds import SESSION, TASK, kind_of
 from .log_summary import CRITICAL, SCHEMAS, SNAPSHOTS, LogSummary
 from .records import Event
 from .rewinds import Rewind
@@ -61,11 +62,14 @@ async def repair(client: Client, wanted: str, progress: Progress | None = None) 
     One that is whole gets no copy. Cancelled or killed, what was copied stays, and the next run goes on with it.
 
     Raises:
-        NotFound, Ambiguous: There is no such session. SessionBusy: Another repair is making this copy.
+        NotFound, Ambiguous: There is no such session. WrongKind: It is a task.
+        SessionBusy: Another repair is making this copy.
         Exists: Somebody has appended to a copy before it was finished.
         StoreFull, …: It couldn't be stored; run it again.
     """
     row = await client.reads.call(lambda reader: reader.row(wanted))
+    if kind_of(row) == TASK:
+        raise WrongKind(row.id, TASK, SESSION)  # its node alone writes what becomes of it
     readable = await client.reads.call(partial(survey, id=row.id))
     if not (readable.missing or row.summary.get("damaged")):
         return Repair(None, False, readable)

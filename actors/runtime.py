@@ -20,7 +20,7 @@ import anyio
 
 from turnkeeper.runtime.actors import ActorRef, spawn_in_loop, without_interrupts
 from turnkeeper.runtime.errors import register_error
-from turnkeeper.storage.errors import Failed, WrongKind
+from turnkeeper.storage.errors import Failed
 from turnkeeper.storage.store import Durability
 
 from . import errors
@@ -31,6 +31,7 @@ from .folding import TurnState
 from .following import Following
 from .forking import fork
 from .inbox import Inbox, Message
+from .kinds import require_session
 from .listing import list_sessions
 from .logs import StoredLog
 from .messages import Messages
@@ -366,10 +367,7 @@ class Runtime:
         """Give the id of the session that is meant, also of one that is open here and has no events yet."""
         if any(stream.id == wanted for stream in self._client.link.streams):
             return wanted
-        row = await self._client.reads.call(lambda reader: reader.row(wanted))
-        if (kind := row.summary.get("kind", "session")) != "session":
-            raise WrongKind(row.id, kind, "session")
-        return row.id
+        return require_session(await self._client.reads.call(lambda reader: reader.row(wanted))).id
 
     # -- Leaving
 

@@ -10,8 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from turnkeeper.storage.backend import BackendReader
-from turnkeeper.storage.errors import Deleted, NotFound, StorageError, WrongKind
+from turnkeeper.storage.errors import Deleted, NotFound, StorageError
 
+from .kinds import require_session
 from .log_summary import CRITICAL
 from .session_opening import open_session
 
@@ -63,9 +64,7 @@ async def _take_and_close(client: Client, id: str) -> None:
 
 
 def _root(reader: BackendReader, wanted: str) -> str:
-    row = reader.row(wanted)
-    if (kind := row.summary.get("kind", "session")) != "session":
-        raise WrongKind(row.id, kind, "session")
+    row = require_session(reader.row(wanted))
     if row.summary.get("deleted"):
         raise Deleted(row.id)
     return row.id

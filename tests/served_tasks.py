@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from turnkeeper.actors.asking import ask_status, ask_writer_hello
+from turnkeeper.actors.kinds import TASK
 from turnkeeper.actors.protocol import NODE_SOCKET, WRITER_SOCKET
-from turnkeeper.actors.tasks import records
 from turnkeeper.runtime.identity import own_identity
 from turnkeeper.storage.lock import store_is_held
 from turnkeeper.storage.reading import open_reader
@@ -233,7 +233,7 @@ def row_of(path: Path, task: str) -> dict[str, Any]:
     hello = ask_writer_hello(str(path))
     with closing(open_reader(str(path), None if hello is None else hello["index"])) as reader:
         row = reader.row(task)
-        assert row.summary["kind"] == records.KIND
+        assert row.summary["kind"] == TASK
         return row.summary
 
 

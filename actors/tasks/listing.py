@@ -18,14 +18,14 @@ from turnkeeper.runtime.tasks import survivors, tree
 from turnkeeper.runtime.tasks.directory import OUTPUT, boot_id
 from turnkeeper.runtime.tasks.looking import Look, look
 from turnkeeper.storage.backend import BackendReader
-from turnkeeper.storage.errors import WrongKind
 from turnkeeper.storage.requests import StreamRow
 
+from ..kinds import TASK, require_session
 from ..protocol import TASKS_DIRECTORY
 from .naming import find_row, find_task
 from .output import read_end
 from .progress import SEARCHED_BYTES_MAX, ProgressReader
-from .records import KIND, UNFINISHED, summary_of_end
+from .records import UNFINISHED, summary_of_end
 from .state import LIVE, State, TaskState
 
 ROWS_MIN: Final = 64
@@ -85,12 +85,12 @@ def list_tasks(
 
 def unfinished(reader: BackendReader) -> list[StreamRow]:
     """List the tasks that the journal calls unfinished: those without an end, or with survivors. Newest first."""
-    return reader.rows(_ALL, kind=KIND, having=UNFINISHED)
+    return reader.rows(_ALL, kind=TASK, having=UNFINISHED)
 
 
 def since(reader: BackendReader, session: str, position: int) -> list[StreamRow]:
     """List the tasks of a session, by its id, that have records behind a position; the newest first."""
-    return reader.rows(_ALL, above=position, kind=KIND, session=session)
+    return reader.rows(_ALL, above=position, kind=TASK, session=session)
 
 
 def look_at(row: StreamRow, root: str) -> TaskState:
@@ -110,7 +110,7 @@ def _rows(
     """Walk rows, some at a time: first as many as are wanted, and more each time that these weren't enough."""
     count = max(1, min(limit, ROWS_MAX))
     while True:
-        rows = reader.rows(count, place, kind=KIND, **filters)
+        rows = reader.rows(count, place, kind=TASK, **filters)
         yield from rows
         if len(rows) < count:
             return
@@ -119,10 +119,7 @@ def _rows(
 
 
 def _session_of(reader: BackendReader, wanted: str) -> str:
-    row = find_row(reader, wanted)
-    if (kind := row.summary.get("kind", "session")) != "session":
-        raise WrongKind(row.id, kind, "session")
-    return row.id
+    return require_session(find_row(reader, wanted)).id
 
 
 def _place_of(reader: BackendReader, after: TaskState | str) -> tuple[int, str]:

@@ -13,8 +13,8 @@ from turnkeeper.storage.errors import Ambiguous, Deleted, NotFound, WrongKind
 from turnkeeper.storage.requests import StreamRow
 
 from ..ids import is_task_id, task_id_of_key
+from ..kinds import TASK, kind_of
 from ..names import is_encodable
-from .records import KIND
 
 CANDIDATES_MAX: Final = 10
 """How many ids are named to who gave the beginning of several."""
@@ -42,14 +42,14 @@ def find_task(reader: BackendReader, wanted: str) -> StreamRow:
     Raises NotFound, Ambiguous; WrongKind for the id or the key of something else.
     """
     found = _whole(reader, wanted)
-    if found is not None and found.summary.get("kind") == KIND:
+    if found is not None and kind_of(found) == TASK:
         return found
     if is_encodable(wanted):
         named = _whole(reader, task_id_of_key(wanted))
         if named is not None:
             return named
     if found is not None:
-        raise WrongKind(found.id, str(found.summary.get("kind", "session")), KIND)
+        raise WrongKind(found.id, kind_of(found), TASK)
     begun = _beginning(reader, wanted)
     if begun is None:
         raise NotFound(wanted)

@@ -15,9 +15,9 @@ from turnkeeper.storage.requests import Post, Result
 
 from ..ids import is_task_id
 from ..inboxes import Inboxes
+from ..kinds import TASK
 from ..protocol import error_to_wire
 from ..writer_requests import Recording
-from .records import KIND
 
 
 class Recorded(NamedTuple):
@@ -65,8 +65,8 @@ class Recordings:
         except NotFound:
             summary = {}
         kind = summary.get("kind", post.header.get("kind"))
-        is_task = kind == KIND and is_task_id(post.stream)
-        return None if is_task else WrongKind(post.stream, str(kind), KIND)
+        is_task = kind == TASK and is_task_id(post.stream)
+        return None if is_task else WrongKind(post.stream, str(kind), TASK)
 
 
 def _to_wire(result: Result) -> Any:

@@ -22,9 +22,9 @@ from turnkeeper.storage.limits import INTEGER_MAX, KIB
 from turnkeeper.storage.requests import Post
 
 from ..core_types import TASK_EMPTIED, TASK_ENDED, TASK_REQUESTED, TASK_STALLED, TASK_STARTED, TASK_STOPPING
+from ..kinds import TASK
 from ..tails import event_tail, message_tail
 
-KIND: Final = "task"
 UNFINISHED: Final = "unfinished"
 """Summary key: true until the task has ended and its tree is empty; then it isn't there."""
 
@@ -193,13 +193,13 @@ def _post(
     key: str | None = None,
     header: Mapping[str, Any] | None = None,
 ) -> Post:
-    return Post(task, event_tail(type, data, time), key or type, header or {"kind": KIND}, patch)
+    return Post(task, event_tail(type, data, time), key or type, header or {"kind": TASK}, patch)
 
 
 def _header(request: TaskRequest, command: list[str], time: int) -> dict[str, Any]:
     """Make the summary that a task's stream begins with."""
     header = {
-        "kind": KIND,
+        "kind": TASK,
         "state": "queued",
         "cwd": _cut_text(_readable(request.cwd), SUMMARY_TEXT_BYTES_MAX),
         "keep": request.keep,

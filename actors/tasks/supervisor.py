@@ -19,7 +19,7 @@ import trio
 
 from turnkeeper.runtime.frames import FrameError
 from turnkeeper.runtime.tasks import directory
-from turnkeeper.storage.errors import Conflict, NotFound, StorageError, WrongKind
+from turnkeeper.storage.errors import Conflict, NotFound, StorageError
 from turnkeeper.storage.requests import StreamRow
 
 from .. import protocol
@@ -28,6 +28,7 @@ from ..switchboard import Switchboard
 from . import records
 from .adoption import adopt
 from .live_task import STOP_SECONDS, Desk, LiveTask, now
+from .naming import find_task
 from .owners import Owner, Owners
 from .recorder import Recorder
 from .requests import Start, Stop, Wait, start_from_wire, stop_from_wire, wait_from_wire
@@ -252,10 +253,7 @@ class Supervisor:
         """Find a task, unfinished or not. Raises NotFound, Ambiguous, WrongKind."""
         if name in self._live:
             return self._live[name]
-        row = await self._recorder.reads.call(lambda reader: reader.row(name))
-        kind = row.summary.get("kind", "session")
-        if kind != records.KIND:
-            raise WrongKind(row.id, kind, records.KIND)
+        row = await self._recorder.reads.call(lambda reader: find_task(reader, name))
         return self._live.get(row.id, row)
 
     async def _row(self, id: str) -> StreamRow | None:

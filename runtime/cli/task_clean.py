@@ -10,8 +10,9 @@ from functools import partial
 
 import click
 
+from turnkeeper.actors.kinds import TASK, kind_of
 from turnkeeper.actors.protocol import TASKS_DIRECTORY
-from turnkeeper.actors.tasks.records import KIND, UNFINISHED
+from turnkeeper.actors.tasks.records import UNFINISHED
 from turnkeeper.runtime.tasks.directory import is_lock_held
 from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.errors import NotFound
@@ -72,7 +73,7 @@ def _is_over(reader: BackendReader, id: str, before: int) -> bool:
         return False  # one that is about to be started, or none
     summary = row.summary
     ended = summary.get("ended")
-    is_finished = row.id == id and summary.get("kind") == KIND and not summary.get(UNFINISHED)
+    is_finished = row.id == id and kind_of(row) == TASK and not summary.get(UNFINISHED)
     return is_finished and isinstance(ended, int) and ended <= before
 
 

@@ -96,6 +96,8 @@ async def test_a_task_is_no_session(store: Path) -> None:
             lambda: runtime.stop_session(OTHER),
             lambda: runtime.send(OTHER, "user/message", {"text": "hello"}),
             lambda: runtime.create_session(parent=OTHER),
+            lambda: anext(runtime.messages(OTHER)),
+            lambda: runtime.repair_session(OTHER),
         ]
         for attempt in attempts:
             with pytest.raises(WrongKind) as caught:

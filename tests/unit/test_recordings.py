@@ -13,11 +13,12 @@ from turnkeeper.actors.peers import Peer
 from turnkeeper.actors.reservations import Reservations
 from turnkeeper.actors.tasks.recording import Recordings
 from turnkeeper.actors.tasks.records import Notice, TaskRequest, emptied, ended, notice_of, requested, started
+from turnkeeper.actors.tasks.state import TaskState
 from turnkeeper.actors.writer_requests import Listening, Recording, Sending
 from turnkeeper.runtime.frames import FrameDecoder
 from turnkeeper.storage.backend import Backend
 from turnkeeper.storage.contract import creation, event, post
-from turnkeeper.storage.requests import Append, Patch, Post
+from turnkeeper.storage.requests import Append, Appended, Patch, Post
 from turnkeeper.storage.store import BackendName
 
 from ..contract.backends import new_store
@@ -130,6 +131,22 @@ def test_who_listens_to_the_inbox_gets_the_notice(records: Records) -> None:
     assert (news["re"], news["head"]) == (4, 1)
     assert b'"type":"task/ended"' in news["lines"]
     assert b'"sender":"task-a"' in news["lines"]
+
+
+def test_a_task_whose_first_record_was_damaged_gets_its_end(tmp_path: Path) -> None:
+    """Nobody knows any more what it was to run; how it ended is written down all the same, and it is a task again."""
+    with new_store(tmp_path / "store", "journal") as store:
+        Records(store.open()).record(REQUEST)
+        store.close()
+        store.damage("task-a")
+        backend = store.open()
+        assert "kind" not in backend.row("task-a").summary
+        recordings = Recordings(backend, Inboxes(backend, Reservations(lambda who: False)))
+        (answer,) = backend.commit(recordings.decide(Recording([END], [])).committed)
+        assert isinstance(answer, Appended)
+        row = backend.row("task-a")
+        assert (row.summary["kind"], row.summary["state"]) == ("task", "ended")
+        assert TaskState.from_row(row).command == []
 
 
 def test_the_last_survivors_end_finishes_a_task(records: Records) -> None:
