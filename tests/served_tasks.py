@@ -67,7 +67,7 @@ class TaskClient(FrameClient):
             "key": None,
             "token": f"of {task}",
             "argv": [os.fsencode(each) for each in argv],
-            "program": os.fsencode(argv[0]),
+            "program": os.fsencode(argv[0]) if argv else b"",
             "cwd": os.fsencode(self.path),
             "umask": 0o022,
             "env": {b"PATH": os.environb[b"PATH"]},
@@ -219,6 +219,12 @@ def events_of(path: Path, task: str) -> list[tuple[str, dict[str, Any]]]:
 def types_of(store: TaskStore, task: str) -> list[str]:
     """Give the types of what the journal says of a task, in order."""
     return [type for type, _ in events_of(store.path, task)]
+
+
+def fifo(place: Path) -> dict[str, bytes]:
+    """Make a fifo, `pipe`, and give how a task is started that finds it: it goes on when something is written there."""
+    os.mkfifo(place / "pipe")
+    return {"cwd": os.fsencode(place)}
 
 
 def begin_session(store: TaskStore, id: str) -> None:

@@ -19,7 +19,7 @@ from turnkeeper.runtime.identity import process_state
 from turnkeeper.runtime.tasks import directory
 
 from ..served import kill
-from ..served_tasks import TaskStore, begin_session, events_of, row_of, task_store, types_of
+from ..served_tasks import TaskStore, begin_session, events_of, fifo, row_of, task_store, types_of
 from ..serving import FrameClient, eventually, first_append, stopped
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -31,12 +31,6 @@ def store(tmp_path: Path) -> Iterator[TaskStore]:
     """A served store of its own, of whose tasks nothing may be left."""
     with task_store(tmp_path / "store") as served:
         yield served
-
-
-def fifo(place: Path) -> dict[str, bytes]:
-    """Make a fifo, `pipe`, and give how a task is started that finds it: it goes on when something is written there."""
-    os.mkfifo(place / "pipe")
-    return {"cwd": os.fsencode(place)}
 
 
 @contextmanager
