@@ -167,19 +167,19 @@ class TaskStore:
         return pid
 
     def kill_node(self, *others: int) -> None:
-        """Kill the node, and in the same moment others; wait until they are dead and the lock is free."""
+        """Kill the node, and in the same moment others; wait until it is dead."""
         for pid in (self.node.pid, *others):
             os.kill(pid, signal.SIGSTOP)
         for pid in (self.node.pid, *others):
             os.kill(pid, signal.SIGKILL)
         self.node.wait(DEADLINE_SECONDS)
+
+    def start_node(self) -> None:
+        """Start another node, behind one that has ended, once its writer has, too."""
         for client in self.clients:
             client.close()
         self.clients.clear()
         eventually(lambda: not store_is_held(str(self.path)))
-
-    def start_node(self) -> None:
-        """Start another node, behind one that has ended."""
         self.node = start_node(self.path)
 
     def end(self) -> None:

@@ -75,7 +75,8 @@ class Wish(NamedTuple):
 class LiveTask:
     """A task that has not finished. `stall` is after how many seconds of silence its session is told, or None.
 
-    `requested`, `begun`, `ended` and `finished` are set when that has come, and all of them when it is `refused`.
+    `seen` is set by the first look; `requested`, `begun`, `ended` and `finished` when that has come, and all when there
+    is a `refusal`.
     """
 
     def __init__(self, id: str, desk: Desk, summary: Mapping[str, Any], head: int = 0, *, stall: float | None) -> None:
@@ -85,7 +86,7 @@ class LiveTask:
         self.look = Look("unstarted")
         self.survivors: Sequence[Mapping[str, Any]] = []
         self.refusal: StorageError | None = None
-        self.requested, self.begun, self.ended, self.finished = (trio.Event() for _ in range(4))
+        self.seen, self.requested, self.begun, self.ended, self.finished = (trio.Event() for _ in range(5))
         self._spawner = desk.spawner
         self._switchboard = desk.switchboard
         self._stall = stall
@@ -273,6 +274,7 @@ class LiveTask:
                     except OSError as error:  # no descriptor is left, say
                         log(f"{self.id} can't be looked after now, and is again in a moment: {error}")
                         self._is_troubled = True
+                    self.seen.set()
                     if not self.finished.is_set():
                         await self._bell.wait()
                 nursery.cancel_scope.cancel()
@@ -281,7 +283,7 @@ class LiveTask:
         self._set_all()
 
     def _set_all(self) -> None:
-        for each in (self.requested, self.begun, self.ended, self.finished):
+        for each in (self.seen, self.requested, self.begun, self.ended, self.finished):
             each.set()
 
     async def _advance(self, nursery: trio.Nursery) -> None:

@@ -275,6 +275,8 @@ class Supervisor:
         for token, process in {task.token: task.summary["starter"] for task in self._owned()}.items():
             if token is not None and isinstance(process, dict):
                 self._owners.await_end(Owner(token, process))
+        for task in list(self._live.values()):
+            await task.seen.wait()
         self._adopted.set()
         self._changed()
 

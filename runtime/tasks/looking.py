@@ -103,11 +103,11 @@ def forestall(path: str, end: Mapping[str, Any]) -> bool:
 
 def _look_at_held(path: str, shim: Mapping[str, Any] | None) -> Look:
     run = directory.read_map(f"{path}/{directory.RUN}")
-    end = directory.read_map(f"{path}/{directory.EXIT}")
+    end = _end_in(f"{path}/{directory.EXIT}")
     if end is not None:
         return _ended(end, run, shim)
     known, leader = _identities(run, shim)
-    left = directory.read_map(f"{path}/{directory.LEADER}")
+    left = _end_in(f"{path}/{directory.LEADER}")
     return Look("running" if left is None else "left", known, leader, left)
 
 
@@ -133,11 +133,11 @@ def _look_by_identity(path: str, shim: Mapping[str, Any] | None, gone: str) -> L
     run = directory.read_map(f"{path}/{directory.RUN}")
     known, leader = _identities(run, shim)
     alive = known is not None and _is_alive(known)
-    end = directory.read_map(f"{path}/{directory.EXIT}") if alive else _read_end(path)
+    end = _end_in(f"{path}/{directory.EXIT}") if alive else _read_end(path)
     if end is not None:
         return _ended(end, run, shim)
     if alive:
-        left = directory.read_map(f"{path}/{directory.LEADER}")
+        left = _end_in(f"{path}/{directory.LEADER}")
         return Look("running" if left is None else "left", known, leader, left, gone=gone)
     if known is None:
         why = f"{gone}, and nobody knows a shim of its"
@@ -153,11 +153,17 @@ def _look_by_identity(path: str, shim: Mapping[str, Any] | None, gone: str) -> L
 def _read_end(path: str) -> Mapping[str, Any] | None:
     """Read how a task ended that nobody runs any more: the last thing that its shim could still write."""
     for name in (directory.EXIT, directory.EXIT + directory.TEMPORARY, directory.LEADER):
-        end = directory.read_map(f"{path}/{name}")
+        end = _end_in(f"{path}/{name}")
         if end is not None:
             return {**end, "is_partial": True} if name == directory.LEADER else end
-    end = directory.read_map(f"{path}/{directory.LEADER}{directory.TEMPORARY}")
+    end = _end_in(f"{path}/{directory.LEADER}{directory.TEMPORARY}")
     return None if end is None else {**end, "is_partial": True}
+
+
+def _end_in(path: str) -> Mapping[str, Any] | None:
+    """Read an end; None if the file is missing, or says neither how the task ended nor that it is lost."""
+    end = directory.read_map(path)
+    return end if end is not None and (isinstance(end.get("how"), dict) or "lost" in end) else None
 
 
 def _ended(end: Mapping[str, Any], run: Mapping[str, Any] | None, shim: Mapping[str, Any] | None) -> Look:
@@ -176,7 +182,9 @@ def _identities(
     if known is None or not all(isinstance(known.get(name), kind) for name, kind in _IDENTITY.items()):
         return None, None
     leader = run.get("leader") if run is not None and all(run.get(name) == known[name] for name in _IDENTITY) else None
-    return {name: known[name] for name in known if name != "leader"}, leader if isinstance(leader, dict) else None
+    if not isinstance(leader, dict) or not all(isinstance(leader.get(name), int) for name in ("pid", "start")):
+        leader = None
+    return {name: known[name] for name in known if name != "leader"}, leader
 
 
 _IDENTITY = {"boot": str, "pid": int, "start": int}

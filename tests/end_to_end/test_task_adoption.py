@@ -232,9 +232,8 @@ def test_an_end_that_was_never_recorded_is_recorded_by_the_next_node_once(store:
     with stopped(writer):
         (store.path / "pipe").write_text("go\n")
         eventually(lambda: (store.path / "tasks" / task / "exit.json").exists())
-        store.node.send_signal(signal.SIGKILL)
+        os.kill(store.node.pid, signal.SIGKILL)
         store.node.wait()
-    store.kill_node()
     store.start_node()
     assert store.client().wait(task)["how"] == {"code": 3}
     assert types_of(store, task) == ["task/requested", "task/started", "task/ended"]
