@@ -20,6 +20,9 @@ from turnkeeper.runtime.tasks.looking import Look
 DEADLINE_SECONDS = 20.0
 """For everything that a test waits for; a quiet machine needs a fraction of a second."""
 
+SLEEPER = "sleep {} & until grep -q sleep /proc/$!/comm; do :; done"
+"""A shell's way to leave a process behind that is known by its name, for so many seconds."""
+
 T = TypeVar("T")
 
 
@@ -132,11 +135,10 @@ class Shims:
         self.socket.close()
         self.process.wait(DEADLINE_SECONDS)
         self._bell.close()
-        for task in self._made:
-            for pid in marked(task):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-        until(lambda: not any(map(marked, self._made)))
+        for pid in marked(*self._made):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        until(lambda: not marked(*self._made))
 
     def log(self) -> str:
         """Give what the spawner and its shims complained about."""
@@ -198,13 +200,14 @@ class Started:
         return shim
 
 
-def marked(task: str) -> list[int]:
-    """Find the living processes that have the task's mark."""
+def marked(*tasks: str) -> list[int]:
+    """Find the living processes that have the mark of one of the tasks."""
+    marks = {f"TURNKEEPER_TASK={task}".encode() for task in tasks}
     found = []
     for pid in [int(name) for name in os.listdir("/proc") if name.isdecimal()]:
         with contextlib.suppress(OSError):
             variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             process = tree.process_of(pid)
-            if f"TURNKEEPER_TASK={task}".encode() in variables and process is not None and process.is_alive:
+            if not marks.isdisjoint(variables) and process is not None and process.is_alive:
                 found.append(pid)
     return found

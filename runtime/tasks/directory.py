@@ -8,7 +8,7 @@
     output.log    the command's stdout and stderr
     leader.json   the end of the command itself, while processes of its are left
     exit.json     the end, once nothing is left; or {"lost": why}
-    *.tmp         what becomes one of these by a rename; those of the two ends are full of spaces from the beginning
+    *.tmp         what becomes one of these by a rename; full of spaces where a full disk must lose nothing
 
 The directory is 0700, its files are 0600. A file that is there is whole, but for one that another program damaged. Text
 is JSON in ASCII; bytes that are no UTF-8 stand in it as lone surrogates, so any argument survives.
@@ -17,6 +17,7 @@ is JSON in ASCII; bytes that are no UTF-8 stand in it as lone surrogates, so any
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -37,8 +38,8 @@ TEMPORARY = ".tmp"
 MARK = "TURNKEEPER_TASK"
 """The variable that names the task in the environment of all its processes."""
 
-END_BYTES = 4096
-"""The space that is kept for each of the two ends, so that a full disk loses none of them."""
+KEPT_BYTES = 4096
+"""The space that is kept for a file that must not be lost to a full disk."""
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
@@ -50,6 +51,7 @@ _F_OFD_SETLKW = 38
 _FLOCK = "hhqqi4x"
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)  # missing, or a link or a socket
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -66,7 +68,7 @@ def make(tasks: str, task: str, spec: Mapping[str, Any], environment: Mapping[An
     os.makedirs(path, DIRECTORY_MODE, exist_ok=True)
     os.close(os.open(f"{path}/{LOCK}", _WRITE, FILE_MODE))
     for name in (EXIT, LEADER):
-        _write(f"{path}/{name}{TEMPORARY}", b" " * END_BYTES)
+        keep_space(f"{path}/{name}")
     write_whole(f"{path}/{ENVIRONMENT}", {as_text(name): as_text(value) for name, value in environment.items()})
     write_whole(f"{path}/{SPEC}", {**spec, "id": task, "boot": boot_id()})
     return path
@@ -105,14 +107,19 @@ def write_whole(path: str, content: Mapping[str, Any], *, sync: bool = False) ->
     os.rename(path + TEMPORARY, path)
 
 
-def write_end(path: str, content: Mapping[str, Any], *, sync: bool = False) -> None:
-    """Write an end, `path` being LEADER's or EXIT's, into the space that was kept for it.
+def keep_space(path: str) -> None:
+    """Take the space that a later `write_kept` needs. Raises OSError."""
+    _write(path + TEMPORARY, b" " * KEPT_BYTES)
+
+
+def write_kept(path: str, content: Mapping[str, Any], *, sync: bool = False) -> None:
+    """Write one JSON object into the space that was kept for the file, which afterwards has all of it.
 
     With `sync` it survives the machine's death, too, as far as the disk does what it is told.
 
     Raises:
-        OSError: It can't be written, being longer than `END_BYTES` on a full disk say; or it could, but only under its
-            temporary name, where `looking` finds it.
+        OSError: It can't be written, being longer than `KEPT_BYTES` on a full disk say; or it could, but only under
+            its temporary name, where `looking` finds an end.
     """
     temporary = os.open(path + TEMPORARY, _WRITE, FILE_MODE)
     try:
@@ -132,12 +139,12 @@ def write_exit(path: str, end: Mapping[str, Any]) -> None:
     """Write the last end of the task whose directory is `path`, and remove what was only kept until then.
 
     Raises:
-        OSError: See `write_end`.
+        OSError: See `write_kept`.
     """
     try:
-        write_end(f"{path}/{EXIT}", end, sync=True)
+        write_kept(f"{path}/{EXIT}", end, sync=True)
     finally:
-        for name in (ENVIRONMENT, LEADER + TEMPORARY):
+        for name in (ENVIRONMENT, RUN + TEMPORARY, LEADER + TEMPORARY):
             with contextlib.suppress(OSError):
                 os.unlink(f"{path}/{name}")
 
@@ -150,7 +157,9 @@ def read_map(path: str) -> dict[str, Any] | None:
     """
     try:
         descriptor = os.open(path, _READ)
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
         return None
     try:
         with open(descriptor, "rb") as file:

@@ -139,12 +139,10 @@ def _look_by_identity(path: str, shim: Mapping[str, Any] | None, gone: str) -> L
     if alive:
         left = _end_in(f"{path}/{directory.LEADER}")
         return Look("running" if left is None else "left", known, leader, left, gone=gone)
-    if known is None:
-        why = f"{gone}, and nobody knows a shim of its"
-    elif known.get("boot") != directory.boot_id():
+    if known is not None and known.get("boot") != directory.boot_id():
         why = "the machine went down"
     elif directory.is_lock_held(path) is None:
-        why = "directory deleted" if not os.path.isdir(path) else "files deleted"
+        why = "files deleted" if os.path.isdir(path) else "directory deleted"
     else:
         why = "its shim was killed"
     return _ended({"lost": why}, run, shim)

@@ -23,7 +23,8 @@ IDLE_SECONDS = (0.5, 2.0)
 SPACE_BYTES_LOW = 64 * 1024**2
 """With less free space than this a disk may be full; which root, quotas and reserves tell only by a trial."""
 
-PROBE_BYTES = 4096
+PROBE_BYTES = 64 * 1024
+"""A disk on which this can't be had is full: what fills it up may leave some blocks, and files of ours come and go."""
 
 
 class Output:

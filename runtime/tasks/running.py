@@ -86,7 +86,6 @@ class Running:
         """Do all that is due; say whether nothing of the task is left."""
         if time.monotonic() >= self._kill_at:
             tree.kill_below(os.getpid())
-        # Before any order: what has ended by itself was not stopped.
         if self._reap():
             return True
         now = time.monotonic()
@@ -154,10 +153,10 @@ class Running:
         ]
         self._tell_at = math.inf
         try:
-            directory.write_end(directory.LEADER, self._end_with(names))
+            directory.write_kept(directory.LEADER, self._end_with(names))
         except OSError:
             with suppress(OSError):
-                directory.write_end(directory.LEADER, self._end_with(names[:SURVIVORS_ON_FULL_DISK]))
+                directory.write_kept(directory.LEADER, self._end_with(names[:SURVIVORS_ON_FULL_DISK]))
         bell.ring("leader")
         return False
 
@@ -178,6 +177,7 @@ class Running:
     def _stop(self, by: str, grace: float, now: float) -> None:
         """Begin to stop all that is there; or, if that was begun, wait no longer for it than this grace."""
         if self._stopped_by is None:
+            self._reap()  # what has ended by itself meanwhile was not stopped
             self._stopped_by = by
             self._terminate_at = now
         self._kill_at = min(self._kill_at, now + grace)

@@ -87,7 +87,7 @@ def _leave_spawner() -> None:
 
 
 def _start(task: str) -> Running:
-    """Start the command, and take its environment's file away whether that succeeds or not. Raises _NotStarted."""
+    """Start the command, whose environment's file is gone then, whether that succeeds or not. Raises _NotStarted."""
     spec = directory.read_map(directory.SPEC)
     environment = directory.read_map(directory.ENVIRONMENT)
     try:
@@ -95,6 +95,9 @@ def _start(task: str) -> Running:
             raise _NotStarted(f"{directory.SPEC} or {directory.ENVIRONMENT} is missing or damaged")
         identity = _identity()
         directory.write_whole(directory.RUN, identity)
+        # From here on no other shim runs this task, so none needs its environment.
+        os.unlink(directory.ENVIRONMENT)
+        directory.keep_space(directory.RUN)
         owner = _open_owner(spec.get("owner"))
         output = Output(spec["limit"])
         leader = _spawn(task, spec, environment, output)
@@ -102,14 +105,10 @@ def _start(task: str) -> Running:
         raise _NotStarted(f"its files can't be written ({error.strerror or error})") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _NotStarted(f"{directory.SPEC} or {directory.ENVIRONMENT} makes no sense ({error!r})") from error
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(directory.ENVIRONMENT)
     started = tree.process_of(leader)
     if started is not None:
         with contextlib.suppress(OSError):
-            leader_identity = {"pid": leader, "start": started.start}
-            directory.write_whole(directory.RUN, {**identity, "leader": leader_identity})
+            directory.write_kept(directory.RUN, {**identity, "leader": {"pid": leader, "start": started.start}})
     return Running(leader, output, owner, timeout=spec["timeout"], grace=spec["grace"])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from turnkeeper.actors.runtime import Runtime, open_runtime
 from turnkeeper.storage.store import BackendName
 
+from ..shims import Shims
 from ..stores import make_store
 
 
@@ -33,3 +34,12 @@ async def runtime(store: Path) -> AsyncIterator[Runtime]:
     """The store, opened."""
     async with open_runtime(store) as opened:
         yield opened
+
+
+@pytest.fixture
+def shims(tmp_path: Path) -> Iterator[Shims]:
+    """A spawner without a node; nothing of its tasks is left afterwards, and none of its shims complained."""
+    shims = Shims(tmp_path)
+    yield shims
+    shims.close()
+    assert shims.log() == ""

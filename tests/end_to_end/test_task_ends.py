@@ -12,7 +12,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,6 @@ import pytest
 from turnkeeper.runtime.tasks import directory, tree
 
 from ..shims import Shims, own_identity, until
-
-
-@pytest.fixture
-def shims(tmp_path: Path) -> Iterator[Shims]:
-    """A spawner; nothing marked as one of its tasks is left afterwards, and nothing went wrong in it."""
-    shims = Shims(tmp_path)
-    yield shims
-    shims.close()
-    assert shims.log() == ""
 
 
 def test_a_command_that_ends_by_itself_gives_its_code_and_output(shims: Shims) -> None:
