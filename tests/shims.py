@@ -89,11 +89,9 @@ class Shims:
         self.socket.close()
         self.process, self.socket = self._start_spawner()
 
-    def make(
-        self, argv: Sequence[str | bytes], *, env: Mapping[str, str] | None = None, name: str = "", **spec: Any
-    ) -> Started:
+    def make(self, argv: Sequence[str | bytes], *, env: Mapping[str, str] | None = None, **spec: Any) -> Started:
         """Make a task's directory, as a node does."""
-        task = f"{name or self._name}-{len(self._made)}"
+        task = f"{self._name}-{len(self._made)}"
         fields = {
             "argv": argv,
             "program": argv[0],

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,6 +176,8 @@ def test_a_process_that_got_the_pid_of_a_dead_shim_is_no_survivor(shims: Shims) 
     shim = task.kill_shim()
     os.kill(task.leader, signal.SIGKILL)
     os.waitpid(task.leader, 0)  # unreaped it would keep the number of its session
+    # No pid comes back within a tick of the clock by itself: 30,000 processes would have to begin meanwhile.
+    until(lambda: time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") > shim["start"] + 1)
     stranger = _start_with_pid(shim["pid"])
     try:
         found = tree.process_of(stranger.pid)

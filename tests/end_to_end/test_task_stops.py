@@ -18,7 +18,7 @@ TREES = {
     "four deep": 'sh -c \'sh -c "sh -c \\"echo; exec sleep 600\\" & wait" & wait\' & wait',
     "pipeline": "echo; yes | cat >/dev/null",
     "ignores SIGTERM": "trap '' TERM; echo; while :; do sleep 600; done",
-    "ends at once, its child ignores SIGTERM": "(trap '' TERM; echo; sleep 600) & exit 0",
+    "ended, its child ignores SIGTERM": "(trap '' TERM; while [ -e /proc/$$ ]; do :; done; echo; sleep 600) & exit 0",
     "double fork": "( ( setsid sh -c 'echo; exec sleep 600' & ) ; ); sleep 600",
     "process session of its own": "setsid sh -c 'echo; exec sleep 600' & wait",
     "no environment, session of its own": "env -i setsid /bin/sh -c 'echo; exec /bin/sleep 600' & wait",
