@@ -42,14 +42,14 @@ def writer_of(store: Path) -> int:
     raise AssertionError("the store has no writer")
 
 
-def kill(pid: int) -> None:
-    """Kill a process with SIGKILL and wait until it is dead; one that is dead already is no error."""
+def kill(pid: int, *, number: signal.Signals = signal.SIGKILL) -> None:
+    """Kill a process by a signal and wait until it is dead; one that is dead already is no error."""
     try:
         watched = os.pidfd_open(pid)
     except ProcessLookupError:
         return
     try:
-        signal.pidfd_send_signal(watched, signal.SIGKILL)
+        signal.pidfd_send_signal(watched, number)
         assert select.select([watched], [], [], SECONDS_MAX)[0], f"process {pid} doesn't die"
     except ProcessLookupError:
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import anyio
@@ -90,6 +91,17 @@ async def test_records_outlive_any_number_of_writers(store: Path) -> None:
         assert inbox == recorded
         for task in recorded:
             assert [event.type for event in await runtime.read(task)] == ["task/ended"]
+
+
+async def test_reads_follow_the_writer_to_another_index(store: Path) -> None:
+    """A writer that died of a memory fault leaves an index that nobody opens again."""
+    async with open_runtime(store), recording(store) as recorder:
+        await recorder.record([request("task-a")])
+        await recorder.reads.call(lambda reader: reader.row("task-a"))
+        await anyio.to_thread.run_sync(lambda: kill(writer_of(store), number=signal.SIGSEGV))
+        await recorder.record([end("task-a")])
+        row = await recorder.reads.call(lambda reader: reader.row("task-a"))
+        assert TaskState.from_row(row).state == "ended"
 
 
 async def test_a_record_waits_for_the_next_node_of_the_store(store: Path) -> None:

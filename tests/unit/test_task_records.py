@@ -83,6 +83,14 @@ def test_the_life_of_a_task_is_told_by_its_records() -> None:
     assert state(asked, runs, stops, over, emptied("task-a", 10)).survivors == []
 
 
+def test_what_is_gone_by_the_time_of_the_record_survives_in_its_line_alone() -> None:
+    """The end that a shim wrote names what it had left; where that is gone, too, the state names nothing."""
+    survivors = [{"pid": 4, "start": 5, "command": "x"}]
+    post = ended("task-a", {"how": {"code": 0}, "survivors": survivors}, 9, is_tree_empty=True)
+    assert said(post)[1]["survivors"] == survivors
+    assert (state(post).survivors, state(post).survivors_more) == ([], 0)
+
+
 def test_an_end_that_nobody_knows_is_said_as_that() -> None:
     """Lost, with the reason; by whom stays unknown, and survivors are named where they were found."""
     survivors = [{"pid": 4, "start": 5, "command": "x"}]
