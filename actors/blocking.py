@@ -34,6 +34,11 @@ from .records import Event, EventPage, Interrupted, SessionInfo, Snapshot, Statu
 from .repairing import Progress, Repair
 from .runtime import Runtime, open_runtime
 from .session import Session
+from .tasks.blocking import BlockingTask, task_of
+from .tasks.starting import GRACE_SECONDS, OwnerExit
+from .tasks.state import State, TaskState
+from .tasks.task import TasksStopped
+from .tasks.waiting import Until
 from .turns import ToolCall, Turn, note_or_raise
 from .vocabulary import Check, Upgrade
 from .walking import Walking
@@ -146,6 +151,53 @@ class BlockingRuntime:
     def stop_session(self, id: str) -> list[str]:
         """Do as `Runtime.stop_session`."""
         return self._loop.call(self._runtime.stop_session, id)
+
+    def start_task(
+        self,
+        argv: Sequence[str],
+        *,
+        key: str | None = None,
+        session: BlockingSession | str | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str | None] | None = None,
+        timeout: float | None = None,
+        grace: float = GRACE_SECONDS,
+        limit: int | None = None,
+        stall: float | None = None,
+        on_owner_exit: OwnerExit = "kill",
+        group: str | None = None,
+    ) -> BlockingTask:
+        """Do as `Runtime.start_task`."""
+        start = partial(self._runtime.start_task, argv, key=key, session=_session_of(session), cwd=cwd, env=env)
+        start = partial(start, timeout=timeout, grace=grace, limit=limit, stall=stall)
+        return BlockingTask(self._loop, self._loop.call(start, on_owner_exit=on_owner_exit, group=group))
+
+    def task(self, id_or_key: str) -> BlockingTask:
+        """Do as `Runtime.task`."""
+        return BlockingTask(self._loop, self._runtime.task(id_or_key))
+
+    def tasks(
+        self,
+        *,
+        session: BlockingSession | str | None = None,
+        group: str | None = None,
+        state: State | None = None,
+        limit: int = 20,
+        after: TaskState | str | None = None,
+    ) -> list[TaskState]:
+        """Do as `Runtime.tasks`."""
+        within = partial(self._runtime.tasks, session=_session_of(session), group=group, state=state)
+        return self._loop.call(within, limit=limit, after=after)
+
+    def wait_tasks(
+        self, *tasks: BlockingTask | str, until: Until = "all", tree: bool = False, timeout: float | None = None
+    ) -> list[TaskState]:
+        """Do as `Runtime.wait_tasks`."""
+        return self._loop.call(self._runtime.wait_tasks, *map(task_of, tasks), until=until, tree=tree, timeout=timeout)
+
+    def stop_tasks(self, *tasks: BlockingTask | str, grace: float = GRACE_SECONDS) -> TasksStopped:
+        """Do as `Runtime.stop_tasks`."""
+        return self._loop.call(self._runtime.stop_tasks, *map(task_of, tasks), grace=grace)
 
     def read(self, id: str, *, start: int = 0, last: int | None = None, limit: int = 1000) -> EventPage:
         """Do as `Runtime.read`."""
@@ -439,6 +491,11 @@ class BlockingRef:
     def stop(self, shutdown_seconds: float | None = None) -> None:
         """Do as `ActorRef.stop`."""
         self._loop.call(self._ref.stop, shutdown_seconds)
+
+
+def _session_of(session: BlockingSession | str | None) -> Session | str | None:
+    """Give what the loop calls a session."""
+    return session._session if isinstance(session, BlockingSession) else session
 
 
 class Connecting:

@@ -61,6 +61,7 @@ class Client:
         self.bus = Bus()
         self.bus.wake_listeners = self._wake_followers
         self.node = NodeConversation()
+        self.has_tasks_to_end = False
         self.reads = StoreReads(path)
         self.blobs = Blobs(path)
         self.vocabulary = Vocabulary()

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
+from turnkeeper.storage.patches import ABANDONED
+
 from .errors import CallRepeated
 
 TURN_START: Final = "turn/start"
@@ -96,6 +98,7 @@ class TurnState:
     the unanswered calls by id, in the order in which they appeared, `results` the calls of the newest turn that have a
     result, and whether it is a real one, `rewound` the seq of the newest rewind, `interrupted` that of the start of a
     turn that an opening closes or has closed, `closed` the calls whose made-up results are what was folded last.
+    `abandoned` is how many events there were when an owner was gone without closing, while that is told.
     """
 
     open_turn: int | None = None
@@ -105,6 +108,7 @@ class TurnState:
     results: dict[str, bool] = field(default_factory=dict)
     rewound: int | None = None
     interrupted: int | None = None
+    abandoned: int | None = None
     closed: list[CallFate] = field(default_factory=list)
     _finishing: set[str] = field(default_factory=set)
 
@@ -118,6 +122,7 @@ class TurnState:
             turns=turns,
             rewound=count_or_none(summary.get(NEWEST_REWIND)),
             interrupted=count_or_none(summary.get(INTERRUPTED)),
+            abandoned=count_or_none(summary.get(ABANDONED)),
         )
 
     def fold(self, seq: int, type: str, data: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -198,11 +203,16 @@ class TurnState:
         return {OPEN_TURN: None, INTERRUPTED: self.interrupted} if is_interrupted else {OPEN_TURN: None}
 
     def _without_interrupted(self) -> dict[str, Any]:
-        """Note that nobody needs to be told of an interrupted turn any more; give the patch for that."""
-        if self.interrupted is None:
-            return {}
+        """Note that nobody needs to be told any more of what a crash has left; give the patch for that."""
+        patch = {INTERRUPTED: None} if self.interrupted is not None else {}
         self.interrupted = None
-        return {INTERRUPTED: None}
+        return patch | self.without_abandoned()
+
+    def without_abandoned(self) -> dict[str, Any]:
+        """Note that nobody needs to be told of an owner who was gone without closing; give the patch for that."""
+        patch = {ABANDONED: None} if self.abandoned is not None else {}
+        self.abandoned = None
+        return patch
 
     def _finish(self, data: Mapping[str, Any]) -> None:
         id = data.get("id")

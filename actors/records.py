@@ -56,10 +56,14 @@ class Interrupted:
 
     Each call is (id, name, fate). `not_started`: its body never began, make it again. `retry`: it had begun, and
     has only read or may be repeated. `unknown`: it had begun and may have done its work or not.
+
+    `tasks` are the session's tasks that ended when nobody was there to hear of it, or haven't ended yet, by their ids:
+    the former in the order of their ends. A crash between turns leaves nothing else to tell.
     """
 
     turn: int
     calls: list[CallFate] = field(default_factory=list)
+    tasks: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

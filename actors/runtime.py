@@ -44,6 +44,11 @@ from .session import END_SECONDS_MAX, Session
 from .session_header import check_changes, new_header, other_spelling
 from .session_opening import open_session, reserve
 from .stopping import stop
+from .tasks.listing import list_tasks
+from .tasks.starting import GRACE_SECONDS, OwnerExit, checked_start
+from .tasks.state import State, TaskState
+from .tasks.task import Task, TaskOutput, TasksStopped, end_tasks, start_task, stop_tasks, task_named, wait_tasks
+from .tasks.waiting import Until
 from .turns import ToolCall, Turn, note_or_raise
 from .vocabulary import Check, Upgrade
 from .walking import Events, Walking
@@ -219,8 +224,8 @@ class Runtime:
     async def stop_session(self, id: str) -> list[str]:
         """End the work on a session, on its children and theirs; give the ids of those that somebody owned.
 
-        Their owners are fenced, open turns end as aborted, and all of them can be opened again. Cancelled, some have
-        been stopped.
+        Their owners are fenced, open turns end as aborted, and all of them can be opened again. Their tasks are stopped
+        too, kept ones and those of sessions that nobody owns among them. Cancelled, some have been stopped.
 
         Raises:
             NotFound, Ambiguous: There is no such session. WrongKind: The id is another thing's.
@@ -228,6 +233,111 @@ class Runtime:
         """
         self.check()
         return await stop(self._client, id)
+
+    async def start_task(
+        self,
+        argv: Sequence[str],
+        *,
+        key: str | None = None,
+        session: Session | str | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str | None] | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+        grace: float = GRACE_SECONDS,
+        limit: int | None = None,
+        stall: float | None = None,
+        on_owner_exit: OwnerExit = "kill",
+        group: str | None = None,
+    ) -> Task:
+        """Start a command in the background, and return once it runs, or couldn't be run, which is then its end.
+
+        `argv` is the program, a path or a name to be found in the task's PATH, and its arguments; no shell is asked.
+        `env` adds to this process's environment, None removes a variable; of it only the names are ever recorded. The
+        command has nothing to read, and its stdout and stderr go into one file, `limit` bytes at most (4 GiB if nothing
+        is said): one that writes more is stopped.
+
+        After `timeout` seconds the task is stopped with all that it started: SIGTERM, and after `grace` seconds
+        SIGKILL. After `stall` seconds without output, once for each such silence, that is recorded. A `session`'s inbox
+        is told of the end (`task/ended`) and of silences (`task/stalled`). A task ends with this runtime, when that is
+        left or its process is gone; one with `on_owner_exit="keep"` goes on without it.
+
+        With `key` it is started once: again, by whatever process, gives the same task, ended or not. `group` is a name
+        to list by. Cancelled, it may have been started or not; with a key start it again to be sure.
+
+        Raises:
+            TaskRefused: It can't be started so; nothing was recorded. Conflict: The key is another command's.
+            NotFound, Ambiguous, WrongKind: There is no such session. StoreFull: There is no space.
+            NodeNotAnswering, …: The store can't be reached, and whether it was started is unknown; see `key`.
+        """
+        self.check()
+        start = checked_start(
+            argv,
+            key=key,
+            group=group,
+            cwd=cwd,
+            env=env,
+            timeout=timeout,
+            grace=grace,
+            limit=limit,
+            stall=stall,
+            on_owner_exit=on_owner_exit,
+        )
+        return await start_task(self._client, start, session)
+
+    def task(self, id_or_key: str) -> Task:
+        """Give the task of this id, of a unique beginning of one, or of your key. Whether there is one, its use tells.
+
+        Raises TypeError, NotFound for what can't be a name.
+        """
+        self.check()
+        return task_named(self._client, id_or_key)
+
+    async def tasks(
+        self,
+        *,
+        session: Session | str | None = None,
+        group: str | None = None,
+        state: State | None = None,
+        limit: int = 20,
+        after: TaskState | str | None = None,
+    ) -> list[TaskState]:
+        """List tasks, the last changed first, at most `limit`: of a session, a group, in a state, or all.
+
+        `after` goes on behind a task of an earlier list, which may be given by its id.
+
+        Raises:
+            NotFound, Ambiguous: There is no such session, or `after` names no task. ValueError: There is no such state.
+        """
+        self.check()
+        within = session.id if isinstance(session, Session) else session
+        listed = partial(list_tasks, root=self._client.path, session=within, group=group, state=state)
+        return await self._client.reads.call(partial(listed, limit=limit, after=after))
+
+    async def wait_tasks(
+        self,
+        *tasks: Task | str,
+        until: Until = "all",
+        tree: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> list[TaskState]:
+        """Wait for tasks, and give their states in the order in which they were named.
+
+        `until` all have ended, any has, or the `first_failure`: one that ended otherwise than with exit code 0, or is
+        lost; or all ended well. With `tree` a task counts only when nothing that it started is left. After `timeout`
+        seconds the states are given as they are then. Neither that nor cancelling touches a task.
+
+        Raises:
+            NotFound, Ambiguous: There is no such task. WrongKind: The id is a session's. ValueError: No such wait.
+            NodeNotAnswering, …: The store can't be reached; wait again.
+        """
+        return await wait_tasks(self._client, tasks, until=until, tree=tree, timeout=timeout)
+
+    async def stop_tasks(self, *tasks: Task | str, grace: float = GRACE_SECONDS) -> TasksStopped:
+        """Stop tasks side by side, each with all that it started, as `Task.stop` does; say what became of each.
+
+        Raises as `Task.stop`; then some have been stopped.
+        """
+        return await stop_tasks(self._client, tasks, grace)
 
     async def read(self, id: str, *, start: int = 0, last: int | None = None, limit: int = 1000) -> EventPage:
         """Read durable events from number `start` on, at most `limit`, or the `last` ones; needs no ownership.
@@ -372,15 +482,23 @@ class Runtime:
     # -- Leaving
 
     async def _leave(self) -> list[Exception]:
-        """Stop the actors, close the sessions, say goodbye; give what failed. Nothing is raised but cancellation."""
+        """Stop the actors, close the sessions, end the tasks, say goodbye; give what failed.
+
+        Nothing is raised but cancellation.
+        """
         self._is_closed = True
         failures: list[Exception] = []
         await _all(failures, [ref.stop for ref in self._refs])
         await _collect(failures, self._actors.aclose)
         deadline = anyio.current_time() + END_SECONDS_MAX
+        endings: list[Callable[[], Awaitable[object]]] = [session.aclose for session in list(self._client.sessions)]
+        if self._client.has_tasks_to_end:
+            endings.append(partial(end_tasks, self._client))
         with anyio.CancelScope(deadline=deadline):
-            await _all(failures, [session.aclose for session in list(self._client.sessions)])
+            await _all(failures, endings)
             await _collect(failures, self._client.release_all)
+        if self._client.has_tasks_to_end:
+            failures.append(Failed(f"the end of this runtime's tasks wasn't stored within {END_SECONDS_MAX:.0f} s"))
         unstored = sum(stream.head - stream.acknowledged for stream in self._client.link.streams)
         if unstored:
             failures.append(Failed(f"the last {unstored:,} events weren't stored within {END_SECONDS_MAX:.0f} s"))
@@ -444,8 +562,9 @@ def open_runtime(
     the journal. `durability` is fixed at the store's creation too: `fsync` (what nothing said means) outlives the
     machine's death, `os` only that of processes.
 
-    Leaving stops actors, closes sessions, and waits for the node's end if this was its last client; in a shield, some
-    seconds at most. The body's exception passes as it is, and failures of leaving become notes of it.
+    Leaving stops actors, closes sessions, ends the tasks that aren't kept, and waits for the node's end if this was its
+    last client; in a shield, some seconds at most. The body's exception passes as it is, and failures of leaving become
+    notes of it.
 
     Raises:
         StoreRefused: There can be no store, or not such a store. NewerFormat: A newer version wrote it.
@@ -462,6 +581,7 @@ def _protect_from_interrupts() -> None:
     for function in (
         *(Session.append, Session.write, Session.flush, Session.send, Session.aclose, Session.__aexit__),
         *(Inbox.__anext__, Message.accept),
+        *(Runtime.start_task, Runtime.wait_tasks, Runtime.stop_tasks, Task.wait, Task.stop, TaskOutput.__anext__),
         *(Turn.__aenter__, Turn.__aexit__, ToolCall.__aenter__, ToolCall.__aexit__, RuntimeOpening.__aexit__),
     ):
         without_interrupts(function)

@@ -66,7 +66,8 @@ class Session:
     """One opening of a session. `async with` closes it and releases its ownership.
 
     `key` is the host's own name for it, `interrupted` what a crash had left open and this opening, or one before, has
-    closed: it is told until a turn begins. Any task of the loop that opened it may call any method.
+    closed, and the tasks that went on meanwhile: it is told until a turn begins. Any task of the loop that opened it
+    may call any method.
     """
 
     def __init__(
@@ -484,6 +485,8 @@ class Session:
         if not self._stream.barred:
             self._chunks.cut()
             self.close_turn("aborted")
+        if self._state.interrupted is None and (patch := self._state.without_abandoned()):
+            self._stream.patch(patch)
         return self._client.link.release(self._stream)
 
 

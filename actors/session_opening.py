@@ -4,6 +4,7 @@ Only what lies behind the open turn's start is read. The closing events are the 
 content follows from the log, and their time is the last event's. They go under this opening's epoch, so an opener that
 was killed or overtaken in the middle leaves nothing that the next one would do again. What was open is told by every
 opening until a turn begins: whoever closed it may have been killed before it could say so, or not have been the agent.
+So are the tasks that went on without an owner; after a crash between turns until the session is closed in order.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 from turnkeeper.storage.errors import Exists, SessionBusy
 
 from .acceptance import Accepted
-from .folding import Reason, TurnState
+from .folding import CallFate, Reason, TurnState
 from .ids import new_session_id
 from .log_summary import LogSummary
 from .looking import fold_open_turn
 from .owned_stream import OwnedStream
 from .records import Interrupted
 from .session import Session
+from .tasks.untold import tasks_to_tell
 
 if TYPE_CHECKING:
     from .client import Client
@@ -61,22 +63,29 @@ async def open_session(
     state = TurnState.from_summary(summary)
     log, accepted = LogSummary.from_summary(summary), Accepted.from_summary(summary)
     session = Session(client, stream, key=summary.get("key"), state=state, summary=log, accepted=accepted)
-    left, is_open = state.left_open, state.open_turn is not None
-    if left is None:
+    if state.left_open is None and state.abandoned is None:
         return session
     try:
-        fold = partial(fold_open_turn, id=stream.id, stop=stream.head, state=state)
-        last_time = await client.reads.call(fold)
-        fates = state.fates()
-        if reason == "interrupted" or not is_open:
-            state.interrupted = left
-        if session.close_turn(reason, time=last_time):
-            await session.flush()
-        elif is_open:
-            state.interrupted = None  # the turn has its end, though its summary doesn't say so
-        if state.interrupted is not None:
-            session.interrupted = Interrupted(state.turn, fates)
+        fates = [] if state.left_open is None else await _close_left_open(client, session, state, reason)
+        tasks = [] if reason != "interrupted" else await tasks_to_tell(client, stream.id, state.abandoned)
+        if state.interrupted is not None or tasks:
+            session.interrupted = Interrupted(state.turn, fates, tasks)
     except BaseException:
         session.give_up()
         raise
     return session
+
+
+async def _close_left_open(client: Client, session: Session, state: TurnState, reason: Reason) -> list[CallFate]:
+    """Close the turn that was left open, unless an opening has; give the fates of its calls, if they are to be told."""
+    left, is_open = state.left_open, state.open_turn is not None
+    fold = partial(fold_open_turn, id=session.id, stop=session.head, state=state)
+    last_time = await client.reads.call(fold)
+    fates = state.fates()
+    if reason == "interrupted" or not is_open:
+        state.interrupted = left
+    if session.close_turn(reason, time=last_time):
+        await session.flush()
+    elif is_open:
+        state.interrupted = None  # the turn has its end, though its summary doesn't say so
+    return fates if state.interrupted is not None else []

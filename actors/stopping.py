@@ -1,7 +1,7 @@
-"""Ending the work on a session and on everything below it: whoever owns one of them loses it, and its turn is aborted.
+"""Ending the work on a session and on everything below it: owners lose theirs, turns are aborted, tasks stopped.
 
 Children are those whose `parent` leads to the session, forks among them. Parents come first, so that what is stopped
-makes no more of them, and it is looked again until nothing is left that somebody owns.
+makes no more of them; then the tasks of all, owned or not. It is looked again until nothing is left to be stopped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from turnkeeper.storage.errors import Deleted, NotFound, StorageError
 
 from .kinds import require_session
 from .log_summary import CRITICAL
+from .protocol import LIVE_TASKS
 from .session_opening import open_session
+from .tasks.starting import GRACE_SECONDS
+from .tasks.task import stop_tasks
 
 if TYPE_CHECKING:
     from .client import Client
@@ -26,9 +29,9 @@ _ROWS_MAX = 1_000_000
 
 
 async def stop(client: Client, wanted: str) -> list[str]:
-    """Take a session and its children, and theirs, from their owners; give the ids of those that had one.
+    """Stop a session and its children, and theirs, and all their tasks; give the ids of those that had an owner.
 
-    One that can't be taken doesn't keep the others from being stopped.
+    One that can't be taken, or a task that even SIGKILL doesn't end, keeps no other from being stopped.
 
     Raises:
         NotFound, Ambiguous, WrongKind: There is no such session.
@@ -37,11 +40,10 @@ async def stop(client: Client, wanted: str) -> list[str]:
     root = await client.reads.call(partial(_root, wanted=wanted))
     stopped: list[str] = []
     failures: dict[str, StorageError] = {}
+    unkillable: set[str] = set()
     for _ in range(ROUNDS_MAX):
         owned = await client.reads.call(partial(_owned_below, root=root))
         left = [id for id in owned if id not in failures]
-        if not left:
-            break
         for id in left:
             try:
                 await _take_and_close(client, id)
@@ -49,9 +51,22 @@ async def stop(client: Client, wanted: str) -> list[str]:
                 failures[id] = error
             else:
                 stopped.append(id)
+        tasks = [task for task in await _tasks_below(client, root) if task not in unkillable]
+        if tasks:
+            unkillable |= set((await stop_tasks(client, tasks, GRACE_SECONDS)).left)
+        elif not left:
+            break
     for failure in failures.values():
         raise failure
     return list(dict.fromkeys(stopped))
+
+
+async def _tasks_below(client: Client, root: str) -> list[str]:
+    """List the unfinished tasks of a session and of all below it."""
+    live = (await client.node.ask(LIVE_TASKS, session=None))["tasks"]
+    sessions = {task["session"] for task in live} - {None}
+    below = await client.reads.call(partial(_those_below, root=root, sessions=sessions)) if sessions else set()
+    return [task["id"] for task in live if task["session"] in below]
 
 
 async def _take_and_close(client: Client, id: str) -> None:
@@ -79,6 +94,12 @@ def _owned_below(reader: BackendReader, root: str) -> list[str]:
         if depth is not None:
             found.append((depth, row.id))
     return [id for _, id in sorted(found)]
+
+
+def _those_below(reader: BackendReader, root: str, sessions: set[str]) -> set[str]:
+    """Give those of the sessions that are the root or below it."""
+    parents: dict[str, str | None] = {}
+    return {session for session in sessions if _depth_below(reader, root, session, parents) is not None}
 
 
 def _depth_below(reader: BackendReader, root: str, id: str, parents: dict[str, str | None]) -> int | None:

@@ -31,7 +31,7 @@ from .errors import (
 from .format import Run, encode_patch, encode_run, event_prefix, is_id, line_fault
 from .index_records import key_digest
 from .limits import BATCH_BYTES_MAX, HEADER_BYTES_MAX, LINE_BYTES_MAX, PATCH_BYTES_MAX, RUNS_MAX
-from .patches import fault_of_patch
+from .patches import fault_of_patch, patch_of_grant
 from .requests import OWNERLESS, PATCHES_BY_ANYONE, Append, Appended, Grant, Granted, Patch, Post, Request, Summary
 
 _HEADER_ROOM = HEADER_BYTES_MAX - 1024
@@ -367,7 +367,7 @@ class Draft:
         same = owner is not None and owner.get("token") == request.owner.get("token")
         if owner is not None and not same and not request.takeover and not self._is_gone(owner):
             return SessionBusy(stream, owner)
-        patch = {"owner": dict(request.owner)}
+        patch = patch_of_grant(summary, stored.head, request.owner)
         patch_bytes = len(encode_patch(patch))
         self._check_room(0, patch_bytes, None)
         run = self.runs[stream] = DraftRun(stream, stored.epoch + 1, stored.head)

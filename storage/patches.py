@@ -7,7 +7,7 @@ end every writer that comes upon it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from .errors import InvalidLine
 from .requests import Append, Patch
@@ -18,6 +18,22 @@ _NUMBERS = ("open_turn", "deleted_to")
 
 _OF_THE_FIRST_RUN = ("key", "parent_seq")
 """What a stream has from its beginning or never."""
+
+
+ABANDONED: Final = "abandoned"
+"""How many events a stream had when an owner who hadn't given it back lost it to the next one.
+
+The first such number stands until whoever owns the stream takes it away.
+"""
+
+
+def patch_of_grant(summary: Mapping[str, Any], head: int, owner: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what a grant to `owner` changes of the summary of a stream that has `head` events."""
+    former = summary.get("owner")
+    patch: dict[str, Any] = {"owner": dict(owner)}
+    if former is not None and former.get("token") != owner.get("token") and summary.get(ABANDONED) is None:
+        patch[ABANDONED] = head
+    return patch
 
 
 def fault_of_patch(request: Append | Patch) -> InvalidLine | None:

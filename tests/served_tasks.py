@@ -20,7 +20,7 @@ from turnkeeper.runtime.identity import own_identity
 from turnkeeper.storage.lock import store_is_held
 from turnkeeper.storage.reading import open_reader
 
-from .served import processes_of
+from .served import kill, processes_of
 from .serving import DEADLINE_SECONDS, FrameClient, eventually, first_append, own_owner, start_node
 
 LIMIT = 1024**2
@@ -247,10 +247,21 @@ def marked_processes(path: Path) -> list[int]:
     """Find the living processes of the store's tasks."""
     tasks = {f"TURNKEEPER_TASK={each.name}".encode() for each in path.glob("tasks/*")}
     found = []
-    for entry in os.listdir("/proc"):
+    for entry in os.listdir("/proc") if tasks else ():
         try:
             if entry.isdigit() and tasks & set(Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")):
                 found.append(int(entry))
         except OSError:
             continue
     return found
+
+
+@contextmanager
+def no_task_left(path: Path) -> Iterator[None]:
+    """See that nothing of the store's tasks is left behind the body; what is, is killed."""
+    try:
+        yield
+        eventually(lambda: marked_processes(path) == [])
+    finally:
+        for pid in marked_processes(path):
+            kill(pid)

@@ -52,7 +52,9 @@ if TYPE_CHECKING:
     from turnkeeper.actors.records import Event, EventPage, Interrupted, SessionInfo, Snapshot
     from turnkeeper.actors.runtime import Runtime, open_runtime
     from turnkeeper.actors.session import Session
+    from turnkeeper.actors.tasks.output import Output
     from turnkeeper.actors.tasks.state import TaskState
+    from turnkeeper.actors.tasks.task import Task, TasksStopped
     from turnkeeper.actors.turns import ToolCall
     from turnkeeper.runtime.actors import ActorRef
     from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown
@@ -85,6 +87,7 @@ __all__ = [
     "NewerFormat",
     "NodeNotAnswering",
     "NotFound",
+    "Output",
     "PositionLost",
     "Runtime",
     "Session",
@@ -95,9 +98,11 @@ __all__ = [
     "StoreFull",
     "StoreMissing",
     "StoreRefused",
+    "Task",
     "TaskDiffers",
     "TaskRefused",
     "TaskState",
+    "TasksStopped",
     "TooFarAhead",
     "TooLarge",
     "ToolCall",
@@ -153,7 +158,10 @@ if not TYPE_CHECKING:
         "Runtime": "turnkeeper.actors.runtime",
         "open_runtime": "turnkeeper.actors.runtime",
         "Session": "turnkeeper.actors.session",
+        "Output": "turnkeeper.actors.tasks.output",
         "TaskState": "turnkeeper.actors.tasks.state",
+        "Task": "turnkeeper.actors.tasks.task",
+        "TasksStopped": "turnkeeper.actors.tasks.task",
         "ToolCall": "turnkeeper.actors.turns",
         "ActorRef": "turnkeeper.runtime.actors",
         "ActorError": "turnkeeper.runtime.errors",

@@ -37,10 +37,7 @@ class NodeConversation:
             await self.wait_answer(request)
         finally:
             self.requests.abandon(request)
-        if request.error is not None:
-            raise request.error
-        assert request.reply is not None
-        return request.reply
+        return reply_to(request)
 
     async def wait_answer(self, *requests: Request) -> None:
         """Wait until one of these requests is answered. Cancelling ends the wait, and abandons nothing."""
@@ -65,3 +62,11 @@ class NodeConversation:
         finally:
             requests.wake = None
             requests.lost()
+
+
+def reply_to(request: Request) -> dict[str, Any]:
+    """Give the reply to an answered request. Raises the error that it is instead."""
+    if request.error is not None:
+        raise request.error
+    assert request.reply is not None
+    return request.reply

@@ -237,7 +237,7 @@ class AppendClauses:
         """Changing a patch after its commit, or what was answered, changes nothing that is stored."""
         backend = store.open()
         labels = {"team": "red"}
-        patch: dict[str, Any] = {"owner": owner("a"), "labels": labels}
+        patch: dict[str, Any] = {"owner": None, "labels": labels}
         appended(backend, Append("a", 1, 0, event("a", 0), patch, create=True))
         labels["team"] = "blue"
         patch["title"] = "t"

@@ -42,6 +42,20 @@ class OwnerClauses:
         assert [type(answer) for answer in answers] == [Granted, Appended, Fenced, Granted]
         assert backend.row("a")[:3] == ("a", 2, 6)
 
+    def test_b9_a_grant_says_where_an_owner_left_off_who_didnt_give_back(self, store: StoreInContract) -> None:
+        """The first such place stands, whoever comes then, until an owner takes it away."""
+        backend = store.open()
+        appended(backend, creation("a", events("a", 0, 2)))
+        assert "abandoned" not in granted(backend, Grant("a", owner("a"))).summary
+        assert granted(backend, Grant("a", owner("second"))).summary["abandoned"] == 2
+        appended(backend, Append("a", 3, 2, event("a", 2)))
+        assert granted(backend, Grant("a", owner("third"), takeover=True)).summary["abandoned"] == 2
+        for backend in reopened(store):
+            assert backend.row("a").summary["abandoned"] == 2
+        appended(backend, Append("a", 4, 3, b"", {"abandoned": None, "owner": None}))
+        assert "abandoned" not in granted(backend, Grant("a", owner("fourth"))).summary
+        assert granted(backend, Grant("a", owner("fifth"))).summary["abandoned"] == 3
+
     def test_b19_one_process_writes_to_a_store(self, store: StoreInContract) -> None:
         """Another one is told who does, and may read; when that one was killed, its place is free at once."""
         with running_elsewhere(lambda: _serve(store)) as other:

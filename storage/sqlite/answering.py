@@ -29,7 +29,7 @@ from ..errors import (
 )
 from ..filesystem import FileSystem
 from ..limits import BATCH_BYTES_MAX, ID_PATTERN, LINE_BYTES_MAX, PATCH_BYTES_MAX
-from ..patches import fault_of_patch
+from ..patches import fault_of_patch, patch_of_grant
 from ..requests import (
     OWNERLESS,
     PATCHES_BY_ANYONE,
@@ -234,7 +234,7 @@ class Answering:
         may_take = owner is None or request.takeover or owner.get("token") == request.owner.get("token")
         if not may_take and owner is not None and not self._is_gone(owner):
             raise SessionBusy(stream.id, owner)
-        patch = {"owner": dict(request.owner)}
+        patch = patch_of_grant(summary, stream.head, request.owner)
         self._write(stream, stream.epoch + 1, patch)
         return Granted(stream.epoch + 1, stream.head, {**summary, **patch})
 

@@ -10,6 +10,7 @@ import pytest
 from turnkeeper.actors.runtime import Runtime, open_runtime
 from turnkeeper.storage.store import BackendName
 
+from ..served_tasks import no_task_left
 from ..shims import Shims
 from ..stores import make_store
 
@@ -31,9 +32,10 @@ def store(tmp_path: Path, kept_by: BackendName) -> Path:
 
 @pytest.fixture
 async def runtime(store: Path) -> AsyncIterator[Runtime]:
-    """The store, opened."""
-    async with open_runtime(store) as opened:
-        yield opened
+    """The store, opened, of whose tasks nothing may be left in the end."""
+    with no_task_left(store):
+        async with open_runtime(store) as opened:
+            yield opened
 
 
 @pytest.fixture
