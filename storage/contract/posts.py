@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..errors import BlobMissing, Conflict, Exists, Fenced, InvalidFork, InvalidLine, NotFound, TooLarge, WrongKind
+from ..errors import (
+    BlobMissing,
+    Conflict,
+    Exists,
+    Failed,
+    Fenced,
+    InvalidFork,
+    InvalidLine,
+    NotFound,
+    TooLarge,
+    WrongKind,
+)
 from ..limits import LINE_BYTES_MAX
 from ..requests import Append, Appended, Grant, Patch, Request
 from .asking import answer_to, appended, creation, event, fork, granted, owner, post, raised, refused
@@ -60,6 +71,23 @@ class PostClauses:
         assert [answer.first for answer in answers if isinstance(answer, Appended)] == list(range(300))
         for backend in reopened(store):
             assert appended(backend, post("i", "key 299")).first == 299
+
+    def test_b5_posts_that_are_joined_are_stored_together(self, store: StoreInContract) -> None:
+        """However many there are and whatever of them is refused; a commit that fails before its end stores neither."""
+        backend = store.open()
+        pairs = [(post("i", f"key {number}"), post("j", f"key {number}", joined=True)) for number in range(200)]
+        requests: list[Request] = [each for pair in pairs for each in pair]
+        store.fail_next_commit(stored=False)
+        raised(Failed, lambda: backend.commit(requests[:2]))
+        store.die()
+        backend = store.open()
+        for stream in "ij":
+            raised(NotFound, lambda stream=stream: backend.row(stream))  # type: ignore[misc]
+        requests[2:2] = [post("i", "key 0", "else"), post("j", "new", joined=True)]
+        answers = backend.commit(requests)
+        assert [type(answer) for answer in answers] == [Appended, Appended, Conflict, *[Appended] * 399]
+        for backend in reopened(store):
+            assert (backend.row("i").head, backend.row("j").head) == (200, 201)
 
     def test_b8_a_post_is_stored_once_for_its_key(self, store: StoreInContract) -> None:
         """Sent again at any time it gets its number; other content under its key conflicts, and names the key."""
