@@ -1,6 +1,7 @@
-"""How much memory processes have of their own: what is anonymous and resident, read from /proc.
+"""How much memory processes have, read from /proc: of their own, or with their part of what they share.
 
-Pages of files that are mapped, as of an index, belong to the system's cache and don't count. Linux only.
+Of their own is what is anonymous and resident; pages of files that are mapped, as of an index, belong to the system's
+cache and don't count. Linux only.
 """
 
 from __future__ import annotations
@@ -23,6 +24,18 @@ def anonymous_bytes(pid: int) -> int:
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
     return 0  # a zombie has none
+
+
+def proportional_bytes(pid: int) -> int:
+    """Give a process's part of memory in bytes (PSS); 0 if there is no such process any more.
+
+    A page that several processes have mapped counts for each of them by its share, so the parts of all add up.
+    """
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 def family(pid: int) -> Iterator[int]:

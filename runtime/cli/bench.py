@@ -83,6 +83,18 @@ def memory(invocation: Invocation, quick: bool, out: Path | None) -> None:
     _measure(invocation, partial(_benchmark("memory", "run_memory"), quick, out))
 
 
+@command("tasks", example="turnkeeper bench tasks --quick")
+@_quick
+@_out
+def tasks(invocation: Invocation, quick: bool, out: Path | None) -> None:
+    """Measure tasks: starting, waiting and idling beside 500 live ones, thousands of short ones, stopping 500 trees.
+
+    Beside it: starting a plain program, waiting for a plain child, killing trees by a scan. Also what is left in memory
+    of a finished task, and while one prints 10 GB, 1 GB with --quick, which is what it takes of disk at most.
+    """
+    _measure(invocation, partial(_benchmark("tasks", "run_tasks"), quick, out))
+
+
 def _benchmark(module: str, function: str) -> Callable[..., dict[str, Any]]:
     """Give a benchmark by where it is; the others aren't loaded."""
     run: Callable[..., dict[str, Any]] = getattr(import_module(f"turnkeeper.benchmarks.{module}"), function)

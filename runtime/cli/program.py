@@ -109,6 +109,7 @@ bench = Group(
         "load": ".bench:load",
         "disk": ".bench:disk",
         "memory": ".bench:memory",
+        "tasks": ".bench:tasks",
     },
 )
 

@@ -12,6 +12,7 @@ import pytest
 
 from turnkeeper.benchmarks import recovery
 from turnkeeper.benchmarks.process_memory import family
+from turnkeeper.benchmarks.task_hosts import inhabitants
 from turnkeeper.runtime.cli.program import run
 from turnkeeper.storage.lock import store_is_held
 
@@ -93,7 +94,7 @@ def test_a_wrong_option_is_wrong_usage(arguments: list[str], capfd: pytest.Captu
     assert line.startswith(f"turnkeeper: turnkeeper bench {arguments[0]}: ") or "--help" in line
 
 
-@pytest.mark.parametrize("name", ["flush", "recovery", "load", "disk", "memory"])
+@pytest.mark.parametrize("name", ["flush", "recovery", "load", "disk", "memory", "tasks"])
 def test_a_full_disk_is_told_in_one_line(
     name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,10 +122,20 @@ def is_filled(directory: Path) -> bool:
     return any(file.stat().st_size > 3_000_000 for file in directory.glob("*/*/journal/00000001.jsonl"))
 
 
+def has_tasks(directory: Path) -> bool:
+    """Say whether some tasks run."""
+    return len(list(directory.glob("*/*/tasks/*/run.json"))) > 10
+
+
 @pytest.mark.parametrize(
     ("arguments", "has_come_so_far"),
-    [(["flush", "--stored", "1000"], is_served), (["memory"], is_filled), (["load"], is_filled)],
-    ids=["while it opens sessions", "while they append", "while it fills"],
+    [
+        (["flush", "--stored", "1000"], is_served),
+        (["memory"], is_filled),
+        (["load"], is_filled),
+        (["tasks"], has_tasks),
+    ],
+    ids=["while it opens sessions", "while they append", "while it fills", "while it starts tasks"],
 )
 def test_an_interrupted_benchmark_leaves_nothing_behind(
     arguments: list[str], has_come_so_far: Callable[[Path], bool], tmp_path: Path
@@ -135,7 +146,8 @@ def test_an_interrupted_benchmark_leaves_nothing_behind(
     process = cli.start("bench", *arguments, "--quick", "--out", out)
     try:
         eventually(lambda: has_come_so_far(out))
-        started = set(family(process.pid))
+        started = set(family(process.pid)) | {each.pid for each in inhabitants(out)}
+        started |= {each for pid in started for each in family(pid)}
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=DEADLINE_SECONDS)
     finally:

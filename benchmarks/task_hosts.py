@@ -1,0 +1,159 @@
+"""Hosts that start tasks to be measured: each in a process of its own, with a fresh store, gone with all its tasks.
+
+A part of a benchmark is one async function that gets a `Place` and gives runs. It starts its tasks through the public
+API, so each of them ends with the host, also when that is killed: whoever leaves the body of `fresh_store` waits for
+this, and kills what is still there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import shutil
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+
+from turnkeeper import Runtime, open_runtime
+from turnkeeper.actors.asking import ask_status
+from turnkeeper.runtime.tasks import tree
+
+from .measured_process import MeasuredProcess
+from .measuring import Run, Tell
+
+LEAVE_SECONDS: Final = 20.0
+"""How long all that serves a store may take to end, once its host is gone."""
+
+LIVES_SECONDS: Final = 600
+"""How long a command that only waits does so, at most."""
+
+IDLE_COMMAND: Final = ("sleep", str(LIVES_SECONDS))
+
+_POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The processes that keep a store and its tasks."""
+
+    node: int
+    writer: int
+    spawner: int
+    shims: list[int]
+
+    @property
+    def lasting(self) -> list[int]:
+        """Those that no task's end ends."""
+        return [self.node, self.writer, self.spawner]
+
+
+class Place:
+    """Where a part of a benchmark runs: a runtime whose store nobody else uses, and who hears how far it is."""
+
+    def __init__(self, runtime: Runtime, store: Path, starter: Connection) -> None:
+        self.runtime = runtime
+        self.store = store
+        self._starter = starter
+
+    def tell(self, line: str) -> None:
+        """Tell people what is being done."""
+        self._starter.send(line)
+
+    async def servers(self) -> Servers:
+        """Ask who serves the store. There has to have been a task."""
+        status = await anyio.to_thread.run_sync(ask_status, str(self.store))
+        if status is None:
+            raise RuntimeError(f"nobody serves {self.store}")
+        return Servers(**status["pids"])
+
+    async def start_idle(self, count: int) -> None:
+        """Start so many tasks that do nothing, side by side."""
+        await self.start_many([IDLE_COMMAND] * count)
+
+    async def start_many(self, commands: list[tuple[str, ...]], lanes: int = 8) -> list[str]:
+        """Start tasks, so many at a time; give their ids when all of them run."""
+        started: list[str] = []
+
+        async def start_some() -> None:
+            while commands:
+                task = await self.runtime.start_task(commands.pop())
+                started.append(task.id)
+                if len(started) % 50 == 0:
+                    self.tell(f"{len(started)} tasks started")
+
+        commands = list(commands)
+        async with anyio.create_task_group() as group:
+            for _ in range(lanes):
+                group.start_soon(start_some)
+        return started
+
+
+Part = Callable[..., Awaitable[list[Run]]]
+"""Measures in a `Place` by the arguments behind it."""
+
+
+def measure_part(store: Path, tell: Tell, part: Part, *arguments: Any) -> list[Run]:
+    """Let a new host measure a part in a new store, which is removed; raise what it raised."""
+    with fresh_store(store), MeasuredProcess(_be_host, str(store), part, arguments) as host:
+        while isinstance(said := host.receive(), str):
+            tell(said)
+        runs: list[Run] = said
+        return runs
+
+
+@contextmanager
+def fresh_store(store: Path) -> Iterator[None]:
+    """Remove a store behind the body, once all that serves it and runs its tasks has ended, or was killed."""
+    try:
+        yield
+    finally:
+        deadline = time.monotonic() + LEAVE_SECONDS
+        while (left := inhabitants(store)) and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
+        for each in left:
+            tree.kill_below(each.pid)
+            tree.send_signal(each.pid, each.start, signal.SIGKILL)
+        shutil.rmtree(store, ignore_errors=True)
+
+
+def inhabitants(directory: Path) -> list[tree.Process]:
+    """Find the processes of the stores at and below a directory: node, writer, spawner and shims work inside of theirs.
+
+    The commands don't; they end when their shims do.
+    """
+    place = str(directory.resolve())
+    found = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if f"{os.readlink(f'/proc/{pid}/cwd')}/".startswith(f"{place}/"):
+                found.append(tree.process_of(int(pid)))
+    return [each for each in found if each is not None and each.is_alive]
+
+
+def _be_host(starter: Connection, store: str, part: Part, arguments: tuple[Any, ...]) -> None:
+    try:
+        runs = anyio.run(_host, starter, Path(store), part, arguments, backend="trio")
+    except BaseExceptionGroup as failures:
+        raise _first(failures) from None
+    starter.send(runs)
+
+
+async def _host(starter: Connection, store: Path, part: Part, arguments: tuple[Any, ...]) -> list[Run]:
+    async with open_runtime(store) as runtime:
+        gc.collect()
+        gc.freeze()
+        return await part(Place(runtime, store, starter), *arguments)
+
+
+def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = failures.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -1,0 +1,89 @@
+"""What tasks cost and how soon things happen to them: real tasks, started through the public API, in fresh stores.
+
+Each part runs in a host process of its own, on a store of its own, so none is measured with what another left behind:
+500 idle tasks and what happens beside them (`idle_tasks`), thousands of short ones (`short_tasks`), much output
+(`long_output`), many trees of processes that are stopped (`task_trees`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import idle_tasks, short_tasks, task_trees
+from .idle_tasks import measure_idle
+from .long_output import measure_output
+from .measuring import Run, Tell, be_quiet, describe_machine, measured_directory, report, require_space, save
+from .short_tasks import measure_finished, measure_timetable
+from .task_hosts import measure_part
+from .task_trees import measure_stops
+
+_TASK_BYTES = 100_000
+"""What one task takes on disk at most, with its part of the journal and of the index, if it prints nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured of each part."""
+
+    idle: idle_tasks.Sizes
+    short: short_tasks.Sizes
+    output_bytes: int
+    stops: task_trees.Sizes
+
+    @property
+    def task_bytes(self) -> int:
+        """What the part with the most tasks takes on disk, without the one that prints much."""
+        idle = self.idle.live + self.idle.starts + self.idle.ends
+        return max(idle, self.short.tasks, self.short.planned, self.stops.trees * self.stops.rounds) * _TASK_BYTES
+
+
+QUICK = Sizes(
+    idle_tasks.Sizes(live=500, starts=31, quiet_seconds=3.0, ends=40),
+    short_tasks.Sizes(tasks=400, timetable_seconds=6.0),
+    output_bytes=1_000_000_000,
+    stops=task_trees.Sizes(trees=500, rounds=1),
+)
+FULL = Sizes(
+    idle_tasks.Sizes(live=500, starts=201, quiet_seconds=20.0, ends=300),
+    short_tasks.Sizes(tasks=5_000, timetable_seconds=60.0),
+    output_bytes=10_000_000_000,
+    stops=task_trees.Sizes(trees=500, rounds=3),
+)
+
+
+def run_tasks(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -> dict[str, Any]:
+    """Measure tasks for about six minutes, one if `quick`, and report a run for each question.
+
+    The stores lie in `out`, or else in the current directory, and are removed; with `out` the result is kept there as
+    tasks.json. Takes 11 GB of disk, 1.6 GB if `quick`; without room for the output that is left out, and said. Raises
+    OSError where even the rest doesn't fit.
+    """
+    return measure(QUICK if quick else FULL, out, tell)
+
+
+def measure(sizes: Sizes, out: Path | None, tell: Tell) -> dict[str, Any]:
+    """Run the benchmark with these sizes."""
+    with measured_directory(out) as directory:
+        require_space(directory, sizes.task_bytes)
+        machine = describe_machine(directory)
+        runs = [
+            *measure_part(directory / "idle", tell, measure_idle, sizes.idle),
+            *measure_part(directory / "finished", tell, measure_finished, sizes.short),
+            *measure_part(directory / "timetable", tell, measure_timetable, sizes.short),
+            *_measure_output(directory, sizes.output_bytes, tell),
+            *measure_part(directory / "trees", tell, measure_stops, sizes.stops),
+        ]
+    result = report(machine, runs)
+    save(result, "tasks", out)
+    return result
+
+
+def _measure_output(directory: Path, size: int, tell: Tell) -> list[Run]:
+    """Measure a task with so much output, if there is room for that."""
+    try:
+        require_space(directory, size)
+    except OSError as lack:
+        return [Run("memory during output", {"output_bytes": size, "left_out": lack.strerror}, {})]
+    return measure_part(directory / "output", tell, measure_output, size)
