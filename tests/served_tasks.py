@@ -111,8 +111,11 @@ class TaskClient(FrameClient):
 
     def bye(self) -> str:
         """Leave, and say what the node answers."""
-        answer: str = self.ask({"op": "bye"})["op"]
         self.is_attached = False
+        self.send({"op": "bye"})
+        while (message := self.receive()).get("op") not in ("staying", "ending"):
+            pass
+        answer: str = message["op"]
         return answer
 
     def close(self) -> None:

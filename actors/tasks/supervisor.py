@@ -73,6 +73,7 @@ class Supervisor:
         self._desk = Desk(self._recorder, self._spawner, switchboard)
         self._is_attached = is_attached
         self._live: dict[str, LiveTask] = {}
+        self._opened = trio.Event()
         self._adopted = trio.Event()
         self._scope = trio.CancelScope()
         self._ended = trio.Event()
@@ -97,6 +98,7 @@ class Supervisor:
         with self._scope:
             async with trio.open_nursery() as self._nursery:
                 self._owners = Owners(self._nursery, self._is_attached, self._stop_owned)
+                self._opened.set()
                 await self._nursery.start(record)
                 for task in (self._spawner.run, self._hear_shims, self._tick, self._adopt):
                     self._nursery.start_soon(task)
@@ -173,14 +175,34 @@ class Supervisor:
             case {"op": protocol.START_TASK}:
                 return partial(self._start, owner, start_from_wire(message))
             case {"op": protocol.STOP_TASKS}:
-                return partial(self._stop, stop_from_wire(message))
+                return partial(self._see_through, partial(self._stop, stop_from_wire(message)))
             case {"op": protocol.WAIT_TASK}:
                 return partial(self._wait, wait_from_wire(message))
             case {"op": protocol.LIVE_TASKS}:
                 return partial(self._list, message.get("session"))
             case {"op": protocol.END_TASKS}:
-                return partial(self._end_owned, owner)
+                return partial(self._see_through, partial(self._end_owned, owner))
         raise FrameError(f"what was sent is no request to a node: {message!r:.100}")
+
+    async def _see_through(self, answer: Callable[[], Awaitable[Reply]]) -> Reply:
+        """Do what is asked to its end, whoever stops waiting for the answer, and give that. Raises what it raises."""
+        outcome: list[Reply | StorageError] = []
+        done = trio.Event()
+
+        async def run() -> None:
+            try:
+                outcome.append(await answer())
+            except StorageError as error:
+                outcome.append(error)
+            done.set()
+
+        with trio.CancelScope(shield=True):
+            await self._opened.wait()  # it is about to be, if this is the first request
+        self._nursery.start_soon(run)
+        await done.wait()
+        if isinstance(outcome[0], StorageError):
+            raise outcome[0]
+        return outcome[0]
 
     async def _start(self, owner: Owner, start: Start) -> Reply:
         """Start a task, or find that it has been: once for its id, whoever asks, and however often."""
