@@ -98,10 +98,12 @@ def look_at(row: StreamRow, root: str) -> TaskState:
     summary = row.summary
     if not summary.get(UNFINISHED):
         return TaskState.from_row(row)
-    recorded = summary.get("state")
-    if recorded in LIVE:
-        return _with(row, _seen(f"{root}/{TASKS_DIRECTORY}/{row.id}", summary))
-    return _with(row, {"survivors": _living(summary.get("survivors"), summary.get("shim"))})
+    seen = _seen(f"{root}/{TASKS_DIRECTORY}/{row.id}", summary)
+    if summary.get("state") in LIVE:
+        return _with(row, seen)
+    # How it ended is recorded, and who it left behind may have ended since.
+    left = seen.get("survivors", _living(summary.get("survivors"), summary.get("shim")))
+    return _with(row, {"survivors": left, "survivors_more": None})
 
 
 def _rows(
@@ -137,17 +139,16 @@ def _with(row: StreamRow, changes: Mapping[str, Any]) -> TaskState:
 
 
 def _seen(path: str, summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Look at a task without an end, and give what is otherwise than its summary says."""
+    """Look at an unfinished task, and give what is otherwise than its summary says."""
     shim = summary.get("shim") if _is_identity(summary.get("shim")) else None
     try:
         found = look(path, shim)
     except OSError as error:
         return _unseen(shim, f"its files can't be read: {error.strerror}")
     if found.end is not None:
-        return {
-            **summary_of_end(found.end),
-            "survivors": _living(found.end.get("survivors"), found.shim),
-        }
+        # All of them are named there, and only some in the summary; of a lost task they are found by other means.
+        left = _living(found.end.get("survivors", summary.get("survivors")), found.shim)
+        return {**summary_of_end(found.end), "survivors": left, "survivors_more": None}
     if found.stage == "unstarted":
         return {}
     return _running(path, summary, found)

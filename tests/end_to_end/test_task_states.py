@@ -18,7 +18,7 @@ from turnkeeper.actors.errors import Ambiguous, NotFound, WrongKind
 from turnkeeper.actors.tasks import listing
 from turnkeeper.actors.tasks.records import TaskRequest, ended, requested, started, stopping
 from turnkeeper.actors.tasks.state import TaskState
-from turnkeeper.runtime.tasks import tree
+from turnkeeper.runtime.tasks import survivors, tree
 from turnkeeper.storage.backend import Backend, open_reader
 from turnkeeper.storage.contract import creation, event
 from turnkeeper.storage.requests import Append, Appended, Post
@@ -130,6 +130,39 @@ def test_what_a_command_has_left_behind_is_named_as_long_as_it_lives(tasks: Task
     os.kill(survivor, signal.SIGKILL)
     task.wait()
     assert (tasks.state(task.id).state, tasks.state(task.id).survivors) == ("ended", [])
+
+
+def test_all_that_a_command_has_left_behind_is_named(tasks: Tasks) -> None:
+    """More than the summary holds, before and behind the record; and those alone that live still."""
+    task = tasks.shims.shell("for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do sleep 60 & done; echo hello")
+    task.said()
+    tasks.started(task)
+    end = until(lambda: (look := task.look()).stage == "left" and look).end
+    assert end is not None
+    before = tasks.state(task.id)
+    assert (len(before.survivors), before.survivors_more) == (15, 0)
+    tasks.record(ended(task.id, end, 9, is_tree_empty=False))
+    assert tasks.state(task.id) == before
+    first, *others = before.survivors
+    for pid in others:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: tasks.state(task.id).survivors == [first])
+    assert tasks.ids(state="ended") == [task.id]
+
+
+def test_what_is_left_of_a_lost_task_is_named_as_long_as_it_lives(tasks: Tasks) -> None:
+    """Also by a list, which knows of them by the record."""
+    task = tasks.shims.shell("echo hello; exec sleep 60")
+    task.said()
+    tasks.started(task)
+    leader = task.leader
+    task.kill_shim()
+    end = dict(task.look(settle=True).end or {})
+    tasks.record(ended(task.id, {**end, "survivors": survivors.find(task.id, task.shim)}, 9, is_tree_empty=False))
+    assert [state.survivors for state in tasks.listed(state="lost")] == [[leader]]
+    os.kill(leader, signal.SIGKILL)
+    until(lambda: not tasks.state(task.id).survivors)
+    assert [state.survivors for state in tasks.listed(state="lost")] == [[]]
 
 
 def test_a_task_whose_shim_was_killed_is_lost_and_what_is_left_of_it_is_found(tasks: Tasks) -> None:
