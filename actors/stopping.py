@@ -65,7 +65,7 @@ async def _tasks_below(client: Client, root: str) -> list[str]:
     """List the unfinished tasks of a session and of all below it."""
     live = (await client.node.ask(LIVE_TASKS, session=None))["tasks"]
     sessions = {task["session"] for task in live} - {None}
-    below = await client.reads.call(partial(_those_below, root=root, sessions=sessions)) if sessions else set()
+    below = await client.reads.call(partial(those_below, root=root, sessions=sessions)) if sessions else set()
     return [task["id"] for task in live if task["session"] in below]
 
 
@@ -96,7 +96,7 @@ def _owned_below(reader: BackendReader, root: str) -> list[str]:
     return [id for _, id in sorted(found)]
 
 
-def _those_below(reader: BackendReader, root: str, sessions: set[str]) -> set[str]:
+def those_below(reader: BackendReader, root: str, sessions: set[str]) -> set[str]:
     """Give those of the sessions that are the root or below it."""
     parents: dict[str, str | None] = {}
     return {session for session in sessions if _depth_below(reader, root, session, parents) is not None}

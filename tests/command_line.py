@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -12,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+
+from turnkeeper.runtime.cli.program import run
 
 DEADLINE_SECONDS = 30.0
 """For a command to end; a quiet machine needs a fraction of a second."""
@@ -73,6 +76,21 @@ class CommandLine:
     def succeed(self, *arguments: str | Path, stdin: str | bytes = b"") -> Outcome:
         """Run a command that must end with 0 and say nothing on stderr."""
         outcome = self.run(*arguments, stdin=stdin)
+        assert (outcome.code, outcome.err) == (0, ""), outcome
+        return outcome
+
+    def here(self, *arguments: str | Path) -> Outcome:
+        """Run a command in this process, as `run` does in one of its own: for tests that need many of them."""
+        with io.TextIOWrapper(io.BytesIO(), "utf-8") as out, io.TextIOWrapper(io.BytesIO(), "utf-8") as err:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                code = run(["--store", str(self.store), *map(str, arguments)])
+            out.flush()
+            err.flush()
+            return Outcome(code, out.buffer.getvalue().decode(), err.buffer.getvalue().decode())
+
+    def succeed_here(self, *arguments: str | Path) -> Outcome:
+        """Run a command in this process that must end with 0 and say nothing on stderr."""
+        outcome = self.here(*arguments)
         assert (outcome.code, outcome.err) == (0, ""), outcome
         return outcome
 

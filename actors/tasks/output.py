@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from .rendering import render
+from turnkeeper.runtime.tasks.directory import SPEC, read_map
+
+from .rendering import GOES_UP, render
 
 OUTPUT_BYTES_MAX: Final = 1024 * 1024
 """How much one look gives at most; the rest is asked for from its `end` on."""
 
 _BLOCK_BYTES: Final = 64 * 1024
+"""Read at once when looking back; and before the last lines, to see what was redrawn there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +36,18 @@ class Output:
     end: int
     truncated: bool
     note: str | None = None
+    _redrawn: str | None = field(default=None, repr=False, compare=False)
 
     @property
     def text(self) -> str:
         """The piece as a terminal would leave it: without escapes, and of redrawn lines the last state only."""
-        return render(self.data)
+        return render(self.data) if self._redrawn is None else self._redrawn
 
 
 def read_output(path: str, *, start: int = 0, head: int | None = None, last: int | None = None) -> Output:
     """Give a piece of the output at `path`: its first `head` lines from `start` on, its `last` lines, or what fits.
 
+    The text of the last lines is that of the last lines on a terminal, also where a program goes up to redraw them.
     Never raises for what became of the file. Without `head` and `last` the piece ends where OUTPUT_BYTES_MAX ends.
     Raises ValueError where `head` and `last` are both given, or a number is negative.
     """
@@ -78,6 +83,15 @@ def unreadable(error: OSError) -> str:
     return f"the output's file can't be read ({error.strerror or type(error).__name__})"
 
 
+def output_limit(path: str) -> int | None:
+    """Give the size at which the output at `path` is cut, as its task was told; None if that can't be read any more."""
+    try:
+        limit = (read_map(f"{os.path.dirname(path)}/{SPEC}") or {}).get("limit")
+    except OSError:
+        return None
+    return limit if isinstance(limit, int) else None
+
+
 def open_output(path: str) -> int:
     """Open the file for reading and give its descriptor. Raises OSError, also for what is no plain file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -93,8 +107,11 @@ def _read(path: str, start: int, head: int | None, last: int | None) -> Output:
         size = os.fstat(descriptor).st_size
         if last is not None:
             begin = _start_of_last(descriptor, start, size, last)
-            data = _read_range(descriptor, begin, size)
-            return Output(data, begin, begin + len(data), begin > start)
+            before = max(start, begin - _BLOCK_BYTES)
+            data = _read_range(descriptor, before, size)
+            redrawn = _last_lines(render(data), last) if GOES_UP.search(data) else None
+            data = data[begin - before :]
+            return Output(data, begin, begin + len(data), begin > start, None, redrawn)
         if start > size:
             return Output(b"", size, size, False, f"the output was truncated: it has {size:,} bytes")
         data = _read_range(descriptor, start, min(size, start + OUTPUT_BYTES_MAX))
@@ -124,6 +141,11 @@ def _first_lines(data: bytes, lines: int) -> bytes:
         if end == 0:
             return data
     return data[:end]
+
+
+def _last_lines(text: str, lines: int) -> str:
+    split = text.split("\n")
+    return "\n".join(split[-lines - (split[-1] == "") :]) if lines else ""
 
 
 def _start_of_last(descriptor: int, start: int, end: int, lines: int) -> int:

@@ -25,6 +25,9 @@ WINDOW_LINES: Final = 32
 COLUMNS_MAX: Final = 256
 """How far to the right, of what is written there already, an escape can move the cursor."""
 
+GOES_UP: Final = re.compile(rb"\x1b(?:\[[0-9;]*[AFHfd]|M)")
+"""The escapes that go back to lines above."""
+
 _TOKEN = re.compile(
     r"(?P<text>[^\x00-\x08\x0a-\x1f\x7f-\x9f]+)"
     r"|(?P<control>[\x08\x0a-\x0d])"

@@ -26,7 +26,7 @@ from ..protocol import END_TASKS, START_TASK, STOP_TASKS, TASKS_DIRECTORY
 from ..sending import make_known
 from .listing import state_of
 from .naming import find_row, find_task
-from .output import Output, read_output
+from .output import Output, output_limit, read_output
 from .output_following import OutputFollowing
 from .starting import GRACE_SECONDS, Start, located
 from .state import TaskState
@@ -147,7 +147,8 @@ class TaskOutput(AsyncIterator[Output]):
         if self._pieces is None:
             path = await self._task._output_path()
             self._watch = EndWatch(self._task._client.node, await self._task.known_id())
-            self._pieces = OutputFollowing(path, self._watch, start=self._start)
+            limit = await anyio.to_thread.run_sync(output_limit, path)
+            self._pieces = OutputFollowing(path, self._watch, start=self._start, limit=limit)
         return await anext(self._pieces)
 
     async def aclose(self) -> None:

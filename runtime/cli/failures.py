@@ -33,6 +33,7 @@ EXIT_CODES: Final = {
     "usage": 2,
     "invalid_line": 2,
     "invalid_input": 2,
+    "task_refused": 2,
     "not_found": 3,
     "deleted": 3,
     "ambiguous": 3,
@@ -69,6 +70,7 @@ _KINDS: Final[dict[type[StorageError], str]] = {
     errors.TooLarge: "too_large",
     errors.InvalidValue: "invalid_value",
     errors.CriticalTypes: "critical_types",
+    errors.TaskRefused: "task_refused",
     errors.Corrupt: "damaged",
     errors.StoreFull: "store_full",
 }
@@ -144,6 +146,9 @@ def _wording(error: StorageError, store: str) -> tuple[str, str, str]:
             return f"no session {error.wanted!r}", store, "turnkeeper session list shows those that are there"
         case errors.Ambiguous():
             return f"{error.wanted!r} begins several ids", store, f"give more of it: {', '.join(error.candidates)}"
+        case errors.TaskRefused():
+            why, _, advice = error.why.partition("; ")
+            return f"{error.what} {why}", store, advice
         case errors.StoreRefused():
             what, _, advice = error.why.partition("; ")
             return what, error.path, advice or "choose another path, or mend this one"

@@ -76,12 +76,16 @@ session = Group(
 task = Group(
     "task",
     help="Tasks: commands in the background, whose ends and outputs are kept.",
-    epilog=example_text(f"{NAME} task list --state running"),
+    epilog=example_text(f"{NAME} task start -- make test"),
     members={
+        "start": ".task_start:start",
+        "run": ".task_run:run",
         "list": ".task_list:list_all",
         "show": ".task_show:show",
         "output": ".task_output:output",
         "follow": ".task_follow:follow",
+        "wait": ".task_wait:wait",
+        "stop": ".task_stop:stop",
         "clean": ".task_clean:clean",
     },
 )

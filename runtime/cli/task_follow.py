@@ -9,6 +9,7 @@ import anyio
 import click
 
 from turnkeeper.actors.tasks.listing import state_of
+from turnkeeper.actors.tasks.output import output_limit
 from turnkeeper.actors.tasks.output_following import OutputFollowing
 from turnkeeper.actors.tasks.state import TaskState
 
@@ -46,7 +47,8 @@ def follow(invocation: Invocation, id: str, start: int, raw: bool) -> None:
 
 async def _follow(view: StoreView, state: TaskState, start: int, printer: Printer) -> None:
     end = _End(view, state)
-    pieces = OutputFollowing(output_path(view.path, state.id), end.wait, start=start)
+    path = output_path(view.path, state.id)
+    pieces = OutputFollowing(path, end.wait, start=start, limit=output_limit(path))
     try:
         async for piece in pieces:
             printer.print(piece)

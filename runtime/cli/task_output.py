@@ -11,7 +11,7 @@ from turnkeeper.actors.tasks.output import Output, read_output
 
 from .commands import command
 from .invocation import Invocation
-from .printing import print_json, print_note
+from .printing import print_bytes, print_json, print_note, print_readable
 from .task_names import complete_task, find_state, output_path
 from .task_pieces import Printer
 
@@ -34,16 +34,26 @@ def output(invocation: Invocation, id: str, head: int | None, tail: int | None, 
     path = output_path(invocation.store, find_state(invocation.store, id).id)
     if invocation.is_json:
         _print_object(list(_ends(path, start, head, tail)))
-        return
-    printer = Printer(is_json=False, is_raw=raw)
-    reached = start
-    for piece in _all(path, start) if head is None and tail is None else _ends(path, start, head, tail):
-        if piece.offset > reached and head is not None:
-            printer.finish()
-            print_note(_left_out(piece.offset - reached))
-        printer.print(piece)
-        reached = piece.end
-    printer.finish()
+    elif head is None and tail is None:
+        printer = Printer(is_json=False, is_raw=raw)
+        for piece in _all(path, start):
+            printer.print(piece)
+        printer.finish()
+    else:
+        _print_ends(list(_ends(path, start, head, tail)), is_raw=raw)
+
+
+def _print_ends(pieces: list[Output], *, is_raw: bool) -> None:
+    """Print one piece, or two and between them on stderr how much is left out."""
+    for number, piece in enumerate(pieces):
+        if number and piece.offset > pieces[0].end:
+            print_note(_left_out(piece.offset - pieces[0].end))
+        if piece.note is not None:
+            print_note(piece.note)
+        if is_raw:
+            print_bytes(piece.data)
+        elif piece.data:
+            print_readable(piece.text.removesuffix("\n") + "\n")
 
 
 def _all(path: str, start: int) -> Iterator[Output]:

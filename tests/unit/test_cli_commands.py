@@ -72,10 +72,14 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "session stop",
         "session import",
         "task",
+        "task start",
+        "task run",
         "task list",
         "task show",
         "task output",
         "task follow",
+        "task wait",
+        "task stop",
         "task clean",
         "follow",
         "journal",
@@ -90,6 +94,7 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "bench load",
         "bench disk",
         "bench memory",
+        "bench tasks",
     ]
 
 

@@ -119,6 +119,17 @@ def test_a_piece_is_readable(path: str) -> None:
     assert read_output(path).text == "100% caf\ufffd\n"
 
 
+def test_last_lines_are_those_of_the_screen(path: str) -> None:
+    """Where a program goes up to redraw lines, the text has the last lines as they stand in the end."""
+    frames = b"".join(b"\router %d\n\rinner %d\x1b[A" % (number, number) for number in range(9))
+    write(path, b"first\n" + frames + b"\n\n")
+    assert read_output(path, last=2).text == "outer 8\ninner 8\n"
+    assert read_output(path, last=9).text == "first\nouter 8\ninner 8\n"
+    assert read_output(path, last=0).text == ""
+    write(path, b"first\n" + frames)
+    assert read_output(path, last=2).text == "outer 8\ninner 8"
+
+
 def test_what_became_of_the_file_is_a_note(path: str) -> None:
     """A file that is missing, emptied, replaced by something else or unreadable is no error: the piece says so."""
     assert read_output(path, start=5) == Output(b"", 5, 5, False, "the output's file is not there")
