@@ -47,9 +47,9 @@ def own_identity(pid: int | None = None) -> dict[str, Any]:
 class Shims:
     """Tasks below one directory. Leaving it ends the spawner, and kills all that is marked as one of these tasks."""
 
-    def __init__(self, root: Path, script: str = spawner.__file__) -> None:
+    def __init__(self, root: Path, script: str = spawner.__file__, arguments: Sequence[str] = ()) -> None:
         self.root = root
-        self._script = script
+        self._command = [sys.executable, "-I", "-S", "-P", script, *arguments]
         # A mark in an environment is seen by every test on this machine: other runs have other tasks.
         self._name = f"task-{secrets.token_hex(4)}"
         self._made: list[str] = []
@@ -70,7 +70,7 @@ class Shims:
         own, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its, open(self.root / "spawner.log", "ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-P", self._script],
+                self._command,
                 stdin=its.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=log,

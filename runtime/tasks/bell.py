@@ -11,6 +11,9 @@ TASK_SOCKET = "../../task.sock"
 """What the node binds, from a task's directory."""
 
 
+_KIND = int(socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+
+
 class Bell:
     """What one shim tells the node, in order; its present directory is the task's."""
 
@@ -33,7 +36,7 @@ class Bell:
         if self.is_silent:
             return
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as bell:
+            with socket.socket(socket.AF_UNIX, _KIND) as bell:
                 while self._unheard:
                     bell.sendto(self._unheard[0], TASK_SOCKET)
                     del self._unheard[0]

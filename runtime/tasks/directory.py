@@ -49,8 +49,10 @@ _F_OFD_GETLK = 36
 _F_OFD_SETLK = 37
 _F_OFD_SETLKW = 38
 _FLOCK = "hhqqi4x"
+_WRITE_LOCK = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_READ_BYTES = 64 * 1024
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)  # missing, or a link or a socket
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -162,11 +164,13 @@ def read_map(path: str) -> dict[str, Any] | None:
             raise
         return None
     try:
-        with open(descriptor, "rb") as file:
-            content = json.loads(file.read() or b"null")
+        content = _read_all(descriptor).decode("ascii")
+        found, end = _DECODER.raw_decode(content)
     except (ValueError, RecursionError, IsADirectoryError):
         return None
-    return content if isinstance(content, dict) else None
+    finally:
+        os.close(descriptor)
+    return found if isinstance(found, dict) and not content[end:].strip() else None
 
 
 def as_text(text: str | bytes) -> str:
@@ -204,7 +208,7 @@ def open_lock(path: str) -> int:
 def take_lock(lock: int, *, wait: bool = False) -> bool:
     """Take the lock: at once if it is free, or by waiting as long as another has it. False if it isn't had."""
     try:
-        fcntl.fcntl(lock, _F_OFD_SETLKW if wait else _F_OFD_SETLK, _flock(fcntl.F_WRLCK))
+        fcntl.fcntl(lock, _F_OFD_SETLKW if wait else _F_OFD_SETLK, _WRITE_LOCK)
     except (BlockingIOError, PermissionError):  # EAGAIN or EACCES: POSIX allows both
         return False
     return True
@@ -217,18 +221,26 @@ def is_lock_held(path: str) -> bool | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
-        answer = fcntl.fcntl(lock, _F_OFD_GETLK, _flock(fcntl.F_WRLCK))
+        answer = fcntl.fcntl(lock, _F_OFD_GETLK, _WRITE_LOCK)
         return int(struct.unpack(_FLOCK, answer)[0]) != fcntl.F_UNLCK
     finally:
         os.close(lock)
 
 
-def _flock(kind: int) -> bytes:
-    return struct.pack(_FLOCK, kind, os.SEEK_SET, 0, 0, 0)
+# Made once: what is made before the fork is shared by all shims.
+_ENCODER = json.JSONEncoder(default=as_text, allow_nan=False)
+_DECODER = json.JSONDecoder()
 
 
 def _encode(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content, default=as_text, allow_nan=False).encode("ascii") + b"\n"
+    return _ENCODER.encode(content).encode("ascii") + b"\n"
+
+
+def _read_all(descriptor: int) -> bytes:
+    content = b""
+    while piece := os.read(descriptor, _READ_BYTES):
+        content += piece
+    return content
 
 
 def _write(path: str, content: bytes, *, sync: bool = False) -> None:

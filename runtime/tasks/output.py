@@ -40,6 +40,10 @@ class Output:
         self._limit = limit
         self._last_line = f"\n[turnkeeper: cut here, at the output limit of {limit} bytes]\n".encode()
 
+    def close(self) -> None:
+        """Give the file up."""
+        os.close(self.file)
+
     @property
     def lack(self) -> str | None:
         """Say why the file doesn't have all that the command wrote; None if, for all we know, it does."""

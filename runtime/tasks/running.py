@@ -68,8 +68,8 @@ class Running:
         self._end: dict[str, Any] = {}
         self._tell_at = math.inf
 
-    def supervise(self, bell: Bell) -> None:
-        """Return once nothing of the task is left and its end is written."""
+    def supervise(self, bell: Bell) -> dict[str, Any]:
+        """Return the end once nothing of the task is left."""
         while True:
             try:
                 if self._is_over(bell):
@@ -79,8 +79,7 @@ class Running:
                 time.sleep(RETRY_SECONDS)
         with suppress(OSError):
             self._output.look()
-        with suppress(OSError):
-            directory.write_exit(".", self._end_with([]))
+        return self._end_with([])
 
     def _is_over(self, bell: Bell) -> bool:
         """Do all that is due; say whether nothing of the task is left."""

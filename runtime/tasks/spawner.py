@@ -24,18 +24,20 @@ if (
 ) not in sys.path:
     sys.path.insert(0, _root)
 
-from turnkeeper.runtime.tasks import directory, shim
+from turnkeeper.runtime.tasks import shim
 
+TASKS = "tasks"
 ID_BYTES_MAX = 4096
 
 
 def main() -> None:
     """Fork a shim for each id that comes, until none can come any more."""
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     if len(sys.argv) > 1:
         _limit_descriptors(int(sys.argv[1]))
-    directory.boot_id()
+    with contextlib.suppress(OSError):
+        shim.rehearse(TASKS)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     # A collection would write into every object that the forks share.
     gc.collect()
     gc.freeze()

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 COMMAND_CHARACTERS_MAX = 200
 
+_READ_BYTES = 4096
 _DEAD = ("Z", "X", "x")
 _STOPPED = ("T", "t")
 
@@ -43,10 +44,8 @@ class Process(NamedTuple):
 
 def process_of(pid: int) -> Process | None:
     """Look at the process that has this pid now, a zombie too; None if there is none, or /proc does not show it."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            line = file.read()
-    except (FileNotFoundError, ProcessLookupError):
+    line = _read(f"/proc/{pid}/stat")
+    if not line:
         return None
     # The name stands in parentheses and may itself hold spaces and parentheses: count from the last one.
     fields = line[line.rindex(b")") + 2 :].split()
@@ -169,11 +168,7 @@ def _children_by_files(parent: int) -> list[Process]:
 
 
 def _children_of_thread(process: int, thread: str) -> list[int]:
-    try:
-        with open(f"/proc/{process}/task/{thread}/children", "rb", buffering=0) as file:
-            return [int(pid) for pid in (file.readall() or b"").split()]
-    except (FileNotFoundError, ProcessLookupError):
-        return []
+    return [int(pid) for pid in _read(f"/proc/{process}/task/{thread}/children").split()]
 
 
 def _children_by_scan() -> Callable[[int], list[Process]]:
@@ -183,3 +178,20 @@ def _children_by_scan() -> Callable[[int], list[Process]]:
         if process is not None:
             children.setdefault(process.parent, []).append(process)
     return lambda parent: children.get(parent, [])
+
+
+def _read(path: str) -> bytes:
+    """Read a file of /proc; empty if the process has ended."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+    try:
+        content = b""
+        while piece := os.read(descriptor, _READ_BYTES):
+            content += piece
+        return content
+    except ProcessLookupError:
+        return b""
+    finally:
+        os.close(descriptor)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from turnkeeper.runtime.tasks import directory, tree
+from turnkeeper.runtime.tasks import directory, spawner, tree
 
 from ..shims import Shims, own_identity, until
 
@@ -257,3 +257,33 @@ def test_terminal_signals_change_nothing(shims: Shims) -> None:
     end = task.wait()
     assert (end["how"], end["by"]) == ({"code": 3}, "itself")
     assert shims.shell("exit 4").wait()["how"] == {"code": 4}
+
+
+def test_a_spawner_has_loaded_little_of_the_standard_library_and_nothing_else() -> None:
+    """Its forks share what it has: of ours what a shim needs, and no module that starts threads or an event loop."""
+    script = f"""
+import sys
+sys.argv = [{spawner.__file__!r}]
+exec(compile(open(sys.argv[0]).read(), sys.argv[0], "exec"), {{"__name__": "__main__", "__file__": sys.argv[0]}})
+print(*sys.modules)
+"""
+    command = [sys.executable, "-I", "-S", "-P", "-c", script]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    ours = {name for name in loaded if name.split(".")[0] == "turnkeeper"}
+    modules = ("bell", "control", "directory", "output", "running", "shim", "tree")
+    package = "turnkeeper.runtime.tasks"
+    assert ours == {"turnkeeper", "turnkeeper.runtime", package, *(f"{package}.{name}" for name in modules)}
+    others = {name.split(".")[0] for name in loaded - ours}
+    assert others <= sys.stdlib_module_names | {"__main__"}
+    assert others.isdisjoint({"asyncio", "dataclasses", "inspect", "logging", "pathlib", "subprocess", "threading"})
+    assert len(loaded) < 100
+
+
+def test_a_spawner_gives_its_tasks_the_limit_of_files_that_it_was_told(tmp_path: Path) -> None:
+    """Whoever starts it may have raised its own; a command may not be ready for that many."""
+    shims = Shims(tmp_path, arguments=["77"])
+    task = shims.shell("ulimit -Sn")
+    task.wait()
+    shims.close()
+    assert task.output() == b"77\n"
