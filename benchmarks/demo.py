@@ -1,13 +1,16 @@
-"""The main job, to be watched: agents append while what serves them is killed, and nothing acknowledged is lost.
+"""The main job, to be watched: agents append and start tasks while what serves them is killed, and nothing is lost.
 
-Agents in worker processes replay recorded transcripts, turn by turn, and note what was acknowledged in synced files of
-their own. Meanwhile writer and node are killed at moments planned from a seed. Afterwards the store is opened again,
-and an oracle that shares no code with the product compares journal and notes. The same agents, turns and moments also
-run over plain JSONL files, so that one sees what is prevented and what is not.
+Agents in worker processes replay recorded transcripts, turn by turn, start commands as tasks, and note what was
+acknowledged, and how each task must end, in synced files of their own. Meanwhile writer, node and spawner are killed at
+moments planned from a seed. Afterwards the store is opened again, and oracles that share no code with the product
+compare journal and notes, and look for what tasks left behind. The same agents, turns, tasks and moments also run over
+plain JSONL files and plain child processes, so that one sees what is prevented and what is not. Whatever happens, no
+process of a demo outlives it.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import tempfile
@@ -23,16 +26,26 @@ import anyio
 
 from turnkeeper import TurnkeeperError
 
-from . import oracle, transcripts
+from . import oracle, task_oracle, transcripts
 from .measuring import file_system
 from .oracle import Verdict
+from .replay.killing import kill_left_behind
 from .replay.performance import Place, perform, read_back
 from .replay.plan import Plan, make_plan
+from .replay.planned_tasks import MARK
 from .replay.progress import Column, Kill, Progress
+from .replay.workbench import Workbench
+from .task_oracle import FoundTasks, TaskVerdict
 from .transcripts import Transcript
 
 SHOWN_SECONDS = 0.1
 """How often the display is told."""
+
+LEFT_SECONDS = 1.0
+"""How long what is ending anyway may take, before it counts as left behind."""
+
+END_SECONDS = 5.0
+"""How long the store's processes have for an end in order, after a demo that failed, before they are killed."""
 
 _SEEDS = 1_000_000
 
@@ -81,13 +94,21 @@ class DemoResult:
     progress: Progress
     verdict: Verdict
     plain_verdict: Verdict
+    task_verdict: TaskVerdict
+    plain_task_verdict: TaskVerdict
     file_system: str
     elapsed: float
 
     @property
     def is_clean(self) -> bool:
         """Say whether turnkeeper kept all its promises, and something was there to be kept."""
-        return self.verdict.is_clean and self.verdict.acknowledged > 0 and not self.progress.store.owners_let_in
+        is_kept = self.verdict.is_clean and self.task_verdict.is_clean and not self.progress.store.owners_let_in
+        return is_kept and self.verdict.acknowledged > 0 and self.task_verdict.tasks > 0
+
+    @property
+    def violations(self) -> tuple[str, ...]:
+        """Say what is wrong in turnkeeper's column, one by one, the first ones of it."""
+        return self.verdict.violations + self.task_verdict.violations
 
     @property
     def proven(self) -> str:
@@ -98,15 +119,26 @@ class DemoResult:
         victims = ", ".join(f"{victim} {count} x" for victim, count in _kills(self.progress.store).items())
         if not victims:
             return f"Nothing was killed, so nothing is proven about it. {unproven}"
-        return f"Proven: the death of processes ({victims}) lost nothing that was acknowledged. {unproven}"
+        tasks = f"all {self.task_verdict.tasks} tasks ended as they had to, and left nothing behind"
+        return f"Proven: the death of processes ({victims}) lost nothing that was acknowledged; {tasks}. {unproven}"
 
     @property
     def about_plain(self) -> list[str]:
         """Say in a few lines what the plain column shows, and how that came about."""
-        plain, found = self.progress.plain, self.plain_verdict
+        plain, found, tasks = self.progress.plain, self.plain_verdict, self.plain_task_verdict
         lines = ["Plain files are written by the agents themselves, so agents are killed there; nothing is synced."]
         if plain.kills:
             lines.append("What reached write() outlives its process: these kills alone lose nothing from plain files.")
+        if tasks.wrong_exits:
+            lines.append(
+                "Exit codes die with the agent that waits for them: "
+                f"of {tasks.tasks} tasks, {tasks.wrong_exits} ended and nobody knows how, or go on."
+            )
+        if tasks.orphans:
+            lines.append(
+                f"Processes that nobody would have stopped: {tasks.orphans}; their agent had died, or they had left "
+                "the process group that it killed. The demo has ended them."
+            )
         if plain.torn_writes:
             lines.append(
                 "On purpose, one agent was killed between two writes of one line: "
@@ -123,14 +155,11 @@ class DemoResult:
         """Give the result as plain values."""
         store = self.progress.store
         return {
-            **_figures(store, self.verdict),
-            "tasks": None,
-            "wrong_exits": None,
-            "orphans": None,
+            **_figures(store, self.verdict, self.task_verdict),
             "serving_ms": _times(store, store.serving_ms),
-            "violations": list(self.verdict.violations),
+            "violations": list(self.violations),
             "plain": {
-                **_figures(self.progress.plain, self.plain_verdict),
+                **_figures(self.progress.plain, self.plain_verdict, self.plain_task_verdict),
                 "torn_writes": self.progress.plain.torn_writes,
                 "unreadable": self.plain_verdict.unreadable,
                 "about": self.about_plain,
@@ -159,14 +188,47 @@ def run_demo(options: DemoOptions, display: DemoDisplay | None = None) -> DemoRe
 
 @contextmanager
 def _place(store: Path | None) -> Iterator[Place]:
-    """Make room for a demo, and remove it, but for a store that was given."""
+    """Make room for a demo, and remove it, but for a store that was given; end whatever processes of it are left."""
     if store is not None and store.exists() and (not store.is_dir() or any(store.iterdir())):
         raise StoreHoldsData(str(store))
     root = Path(tempfile.mkdtemp(prefix="turnkeeper-demo-"))
     try:
-        yield Place(root, root / "store" if store is None else store)
+        place = Place(root, root / "store" if store is None else store)
+        with _marked(place.tasks), _held(place.tasks), _held(place.plain_tasks):
+            yield place
     finally:
         shutil.rmtree(root)
+
+
+@contextmanager
+def _marked(bench: Workbench) -> Iterator[None]:
+    """Have all that is started meanwhile carry the mark: the store's processes, shims among them, are known by it."""
+    before = os.environ.get(MARK)
+    os.environ[MARK] = str(bench.root)
+    try:
+        yield
+    finally:
+        try:
+            # In order, if they can, once the tasks are gone that they are there for.
+            if task_oracle.wait_left_behind(bench.mark, END_SECONDS):
+                kill_left_behind(bench.mark, END_SECONDS)
+        finally:
+            os.environ.pop(MARK)
+            if before is not None:
+                os.environ[MARK] = before
+
+
+@contextmanager
+def _held(bench: Workbench) -> Iterator[None]:
+    """Hold open what lasting tasks read from, and end what is left of tasks."""
+    hold = bench.prepare()
+    try:
+        yield
+    finally:
+        try:
+            kill_left_behind(f"{bench.mark}/", END_SECONDS)
+        finally:
+            os.close(hold)
 
 
 async def _run(
@@ -178,7 +240,9 @@ async def _run(
                 group.start_soon(_keep_showing, display, progress)
             ids = await perform(plan, played, place, progress)
             progress.phase = "reading everything back"
-            read = await read_back(place.store, ids)
+            names = [task.name for task in _task_notes(place.tasks) if task.is_acknowledged]
+            read, read_tasks = await read_back(place.store, ids, names)
+            left = await anyio.to_thread.run_sync(_left_behind, place)
             group.cancel_scope.cancel()
     except BaseExceptionGroup as failures:
         raise _first(failures) from None
@@ -187,6 +251,8 @@ async def _run(
         progress=progress,
         verdict=_judge(place, read),
         plain_verdict=oracle.judge(_notes(place.plain_notes), oracle.read_plain(place.plain)),
+        task_verdict=_judge_tasks(place.tasks, [task_oracle.read_journal_tasks(place.store), read_tasks], left[0]),
+        plain_task_verdict=_judge_tasks(place.plain_tasks, [_read_logs(place.plain_tasks)], left[1]),
         file_system=file_system(place.store),
         elapsed=progress.elapsed,
     )
@@ -218,6 +284,25 @@ def _judge(place: Place, read: oracle.Found) -> Verdict:
     return oracle.worse(by_files, oracle.judge(_notes(place.store_notes), read))
 
 
+def _left_behind(place: Place) -> tuple[list[int], list[int]]:
+    """List the processes that tasks left behind in either column; the store's own, shims among them, count as such."""
+    left = task_oracle.wait_left_behind(place.tasks.mark, LEFT_SECONDS)
+    return left, task_oracle.wait_left_behind(place.plain_tasks.mark, LEFT_SECONDS)
+
+
+def _judge_tasks(bench: Workbench, readings: Sequence[FoundTasks], left: Sequence[int]) -> TaskVerdict:
+    witnesses = task_oracle.read_witnesses(bench.witnesses)
+    return task_oracle.judge_tasks(_task_notes(bench), witnesses, readings, left)
+
+
+def _read_logs(bench: Workbench) -> FoundTasks:
+    return task_oracle.read_logs(bench.logs.iterdir(), bench.outputs)
+
+
+def _task_notes(bench: Workbench) -> list[task_oracle.NotedTask]:
+    return task_oracle.read_task_notes(sorted(bench.notes.iterdir()))
+
+
 def _notes(directory: Path) -> Iterator[oracle.NotedEvent]:
     return oracle.read_notes(sorted(directory.iterdir()))
 
@@ -225,7 +310,7 @@ def _notes(directory: Path) -> Iterator[oracle.NotedEvent]:
 # -- figures
 
 
-def _figures(column: Column, verdict: Verdict) -> dict[str, Any]:
+def _figures(column: Column, verdict: Verdict, tasks: TaskVerdict) -> dict[str, Any]:
     """Give what both columns have."""
     return {
         "sessions": verdict.sessions,
@@ -236,9 +321,16 @@ def _figures(column: Column, verdict: Verdict) -> dict[str, Any]:
         "repeated": verdict.repeated,
         "holes": verdict.holes,
         "open_turns": verdict.open_turns,
+        "tasks": tasks.tasks,
+        "wrong_exits": tasks.wrong_exits,
+        "wrong_runs": tasks.wrong_runs,
+        "wrong_outputs": tasks.wrong_outputs,
+        "wrong_notices": tasks.wrong_notices,
+        "orphans": tasks.orphans,
         "kills": _kills(column),
         "second_owners": {"refused": column.owners_refused, "let_in": column.owners_let_in},
         "flush_ms": column.flush_ms(),
+        "start_ms": column.start_ms(),
         "recovery_ms": _times(column, column.recovery_ms),
     }
 

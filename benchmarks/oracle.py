@@ -5,7 +5,7 @@ acknowledgement. What is stored is read from the journal's files as anybody may 
 with a `stream` being events (a large one's data lies in a file that its line names); or it is handed over as the
 product read it back. One function states what must hold: every noted event is there, under its number and with its
 content; no event is there twice; no number is missing; the numbers of a session stand in order; every turn that began
-has ended.
+has ended. Tasks, whose streams stand among the sessions', are judged by task_oracle.py.
 
 It is as strict as a reader of lines: a line that isn't whole JSON is unreadable, whatever might be rescued from it.
 """
@@ -26,6 +26,7 @@ VIOLATIONS_MAX = 20
 """How many violations are described; all are counted."""
 
 _TURN_START, _TURN_END = "turn/start", "turn/end"
+_TASK, _INBOX = "task-", "inbox-"
 
 
 class StoredEvent(NamedTuple):
@@ -122,19 +123,36 @@ def stored_event(seq: int, type: str, data: Any) -> StoredEvent:
 
 
 def read_journal(store: Path) -> Found:
-    """Read every event of a store's journal from its files."""
+    """Read every event of the sessions in a store's journal from its files."""
     found = Found()
-    for path in sorted((store / "journal").glob("*.jsonl")):
-        for record in _records(path, found):
-            if "stream" not in record:
-                continue
-            try:
-                data = _whole(store, record["data"])
-            except (OSError, ValueError):
-                found.unreadable += 1
-            else:
-                found.sessions[record["stream"]].append(stored_event(record["seq"], record["type"], data))
+    for record in journal_records(store, found):
+        if is_task(record["stream"]) or told_session(record["stream"]) is not None:
+            continue
+        try:
+            data = _whole(store, record["data"])
+        except (OSError, ValueError):
+            found.unreadable += 1
+        else:
+            found.sessions[record["stream"]].append(stored_event(record["seq"], record["type"], data))
     return found
+
+
+def journal_records(store: Path, found: Found | None = None) -> Iterator[dict[str, Any]]:
+    """Read every line of a store's journal that belongs to a stream; `found` counts those that can't be read."""
+    for path in sorted((store / "journal").glob("*.jsonl")):
+        for record in _records(path, Found() if found is None else found):
+            if "stream" in record:
+                yield record
+
+
+def is_task(stream: str) -> bool:
+    """Say whether a stream is a task's."""
+    return stream.startswith(_TASK)
+
+
+def told_session(stream: str) -> str | None:
+    """Give the session whose inbox a stream is; None if it is none."""
+    return stream.removeprefix(_INBOX) if stream.startswith(_INBOX) else None
 
 
 def _whole(store: Path, data: Any) -> Any:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import TypeAlias, TypedDict
+
+Span: TypeAlias = tuple[float, float]
+"""When something began and when it ended, by the monotonic clock of the machine."""
 
 
 class TurnReport(TypedDict):
-    """How many events the turn had, and when each flush began and ended, by the monotonic clock of the machine."""
+    """How many events the turn had, each flush, and each start of a task, from its request until it ran."""
 
     events: int
-    flushes: list[tuple[float, float]]
+    flushes: list[Span]
+    starts: list[Span]

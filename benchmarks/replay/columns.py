@@ -19,10 +19,15 @@ from .agent import Agent
 from .killing import WrongProcess, kill_child
 from .plain_agent import PlainAgent
 from .plan import Plan
+from .planned_tasks import PlannedTask
 from .progress import Column, Kill
+from .workbench import Workbench
 
 TURN_SECONDS_MAX = 20.0
 """How long a turn may take, restarts included; then the demo has failed."""
+
+FINISH_SECONDS_MAX = 20.0
+"""How long the end of all tasks may take, behind the last turn."""
 
 Steps: TypeAlias = list[tuple[str, dict[str, Any]]]
 
@@ -30,30 +35,39 @@ Steps: TypeAlias = list[tuple[str, dict[str, Any]]]
 class StoreAgents:
     """The agents whose sessions are in the store."""
 
-    def __init__(self, runtime: Runtime, plan: Plan, store: Path, notes: Path, column: Column) -> None:
+    def __init__(
+        self, runtime: Runtime, plan: Plan, store: Path, notes: Path, tasks: Workbench, column: Column
+    ) -> None:
         self.column = column
         self.ids: list[str] = [""] * plan.sessions
         self._runtime = runtime
         self._plan = plan
         self._store = store
         self._notes = notes
+        self._tasks = str(tasks.root)
         self._refs: dict[int, ActorRef] = {}
 
     async def start(self, worker: int) -> None:
         """Start one worker with its sessions."""
         sessions = range(worker, self._plan.sessions, self._plan.workers)
         notes = str(self._notes / f"agent-{worker}.jsonl")
-        titles = [f"demo agent {session}" for session in sessions]
-        ref = self._refs[worker] = await self._runtime.spawn(Agent, str(self._store), notes, titles, process=True)
+        titles = [f"demo-agent-{session:03d}" for session in sessions]
+        arguments = (str(self._store), notes, self._tasks, titles)
+        ref = self._refs[worker] = await self._runtime.spawn(Agent, *arguments, process=True)
         for session, id in zip(sessions, await ref.ask("ids"), strict=True):
             self.ids[session] = id
         self.column.sessions += len(titles)
 
-    async def replay(self, session: int, number: int, steps: Steps) -> None:
+    async def replay(self, session: int, number: int, steps: Steps, task: PlannedTask | None) -> None:
         """Have a turn replayed, and count it."""
         place, worker = divmod(session, self._plan.workers)
-        report = await self._refs[worker].ask("replay", place, number, steps, timeout=TURN_SECONDS_MAX)
+        planned = None if task is None else task._asdict()
+        report = await self._refs[worker].ask("replay", place, number, steps, planned, timeout=TURN_SECONDS_MAX)
         self.column.take(report)
+
+    async def finish(self, worker: int) -> None:
+        """Have one worker's tasks ended that are to end before it does."""
+        await self._refs[worker].ask("finish", timeout=FINISH_SECONDS_MAX)
 
     async def try_second_owner(self, session: int) -> None:
         """Open a session here that an agent has open, as a second program would."""
@@ -69,12 +83,15 @@ class StoreAgents:
 class PlainAgents:
     """The agents whose sessions are plain files."""
 
-    def __init__(self, runtime: Runtime, plan: Plan, files: Path, notes: Path, column: Column) -> None:
+    def __init__(
+        self, runtime: Runtime, plan: Plan, files: Path, notes: Path, tasks: Workbench, column: Column
+    ) -> None:
         self.column = column
         self._runtime = runtime
         self._plan = plan
         self._files = files
         self._notes = notes
+        self._tasks = tasks
         self._starts = count()
         self._refs: dict[int, ActorRef] = {}
         self._pids: dict[int, int] = {}
@@ -85,11 +102,15 @@ class PlainAgents:
         await self._start(worker)
         self.column.sessions += len(self._sessions(worker))
 
-    async def replay(self, session: int, number: int, steps: Steps) -> None:
+    async def replay(self, session: int, number: int, steps: Steps, task: PlannedTask | None) -> None:
         """Have a turn replayed, and count it; one in which its process is killed is over."""
-        report = await self._ask(session, "replay", number, steps)
+        report = await self._ask(session, "replay", number, steps, None if task is None else task._asdict())
         if report is not None:
             self.column.take(report)
+
+    async def finish(self, worker: int) -> None:
+        """Have one worker's tasks ended, those that its present process has started."""
+        await self._refs[worker].ask("finish", timeout=FINISH_SECONDS_MAX)
 
     async def kill(self, session: int) -> None:
         """Kill the process that writes the session's file, whatever it is doing, and start it again."""
@@ -113,7 +134,7 @@ class PlainAgents:
     async def try_second_owner(self, session: int, number: int, steps: Steps) -> None:
         """Open the session's file in a second process, and replay a turn in it."""
         intruder = await self._spawn([session])
-        await intruder.ask("replay", 0, number, steps, timeout=TURN_SECONDS_MAX)
+        await intruder.ask("replay", 0, number, steps, None, timeout=TURN_SECONDS_MAX)
         await intruder.stop()
         self.column.owners_let_in += 1
 
@@ -142,9 +163,9 @@ class PlainAgents:
 
     async def _spawn(self, sessions: Iterable[int]) -> ActorRef:
         """Start a process that writes these sessions' files, with a notebook of its own."""
-        notes = str(self._notes / f"agent-{next(self._starts)}.jsonl")
         names = [f"session-{session:03d}" for session in sessions]
-        return await self._runtime.spawn(PlainAgent, str(self._files), notes, names, process=True)
+        arguments = (str(self._files), str(self._notes), str(self._tasks.root), f"agent-{next(self._starts)}", names)
+        return await self._runtime.spawn(PlainAgent, *arguments, process=True)
 
     def _sessions(self, worker: int) -> range:
         return range(worker, self._plan.sessions, self._plan.workers)

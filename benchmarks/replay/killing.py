@@ -1,7 +1,8 @@
 """Kills the processes that serve a store, and nothing else, and sees when somebody serves it again.
 
 A pid is only a number: the process that has it is held by a pidfd first, and is killed only if it works in the store's
-directory, as node and writer do. A worker is killed if it is a child of this process.
+directory, as node, writer and spawner do. A worker is killed if it is a child of this process; what tasks have left
+behind, if it carries their mark.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from turnkeeper.actors.asking import ask_hello
+from turnkeeper.actors.asking import ask_hello, ask_status
 from turnkeeper.actors.protocol import SERVING
 
+from ..task_oracle import belongs, left_behind
 from .plan import Victim
 from .progress import Kill
 
@@ -25,16 +30,37 @@ class WrongProcess(RuntimeError):
     """The process that was to be killed, or to come in its place, is not there."""
 
 
-def find_server(store: Path, victim: Victim, patience: float) -> int:
-    """Give the pid of the store's node or writer, waiting for one that is being started. Raises WrongProcess."""
+class Served(NamedTuple):
+    """Who serves a store at one moment: the process that is looked for, None if there is none, and the node."""
+
+    pid: int | None
+    node: int | None
+    state: str | None
+
+
+def kill_serving(store: Path, victim: Victim, patience: float) -> tuple[Served, float]:
+    """Kill the store's node, writer or spawner, waiting for one that is being started; give who it was, and the time.
+
+    Raises WrongProcess.
+    """
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
-        hello = ask_hello(str(store), patience)
-        pid = None if hello is None else hello["pid" if victim == "node" else "writer"]
-        if isinstance(pid, int):
-            return pid
+        found = _look(store, victim, patience)
+        if found.pid is not None:
+            with suppress(WrongProcess):  # another kill was faster, as a spawner ends with its node
+                return found, kill_server(found.pid, store)
         time.sleep(_LOOK_SECONDS)
     raise WrongProcess(f"no {victim} serves {store}")
+
+
+def _look(store: Path, victim: str, patience: float) -> Served:
+    if victim == "spawner":  # the hello doesn't name it
+        status = ask_status(str(store), patience)
+        if status is not None:
+            return Served(status["pids"]["spawner"], status["pids"]["node"], status["state"])
+    elif (hello := ask_hello(str(store), patience)) is not None:
+        return Served(hello["pid" if victim == "node" else "writer"], hello["pid"], hello["state"])
+    return Served(None, None, None)
 
 
 def kill_server(pid: int, store: Path) -> float:
@@ -75,19 +101,35 @@ def _kill(pid: int, is_meant: Callable[[], bool]) -> float:
         os.close(held)
 
 
-def watch_successor(store: Path, kill: Kill, pid: int, patience: float) -> None:
-    """Note in the kill of process `pid` when its successor was seen, and when the store was served again.
+def watch_successor(store: Path, kill: Kill, killed: Served, patience: float) -> None:
+    """Note in a kill when the successor of what was killed was seen, and when the store was served again.
 
-    Raises WrongProcess if that takes longer than `patience` seconds.
+    A new node has no spawner until there is a task to start: then there is nobody to wait for.
+    Raises WrongProcess if it takes longer than `patience` seconds.
     """
-    which = "pid" if kill.victim == "node" else "writer"
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
-        hello = ask_hello(str(store), patience)
-        if hello is not None and hello[which] != pid:
+        found = _look(store, kill.victim, patience)
+        is_back = found.pid != killed.pid if found.pid else kill.victim == "spawner" and found.node != killed.node
+        if is_back and found.node is not None:
             kill.replaced = kill.replaced or time.monotonic()
-            if hello["state"] == SERVING:
+            if found.state == SERVING:
                 kill.served = time.monotonic()
                 return
         time.sleep(_LOOK_SECONDS)
     raise WrongProcess(f"nobody serves {store} {patience:.0f} s after its {kill.victim} was killed")
+
+
+def kill_left_behind(mark: str, patience: float) -> None:
+    """Kill all processes that carry the mark, until nothing of them is left.
+
+    Raises WrongProcess if that takes longer than `patience` seconds.
+    """
+    deadline = time.monotonic() + patience
+    while left := left_behind(mark):
+        if time.monotonic() >= deadline:
+            raise WrongProcess(f"processes {left} can't be ended")
+        for pid in left:
+            with suppress(WrongProcess):
+                _kill(pid, partial(belongs, pid, mark))
+        time.sleep(_LOOK_SECONDS)

@@ -2,7 +2,7 @@
 
 What reached `write` survives the death of the process, and is acknowledged then; nothing is synced, so a power cut may
 take it. A line longer than the file's buffer takes several writes, and between two of them the process may die. Who
-opens a file goes on behind the last line that can be read, whoever else is doing so, too.
+opens a file goes on behind the last line that can be read, whoever else is doing so, too. Its tasks are its children.
 """
 
 from __future__ import annotations
@@ -16,17 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from ..oracle import Notebook
-from .agent_report import TurnReport
+from .agent_report import Span, TurnReport
+from .plain_tasks import PlainTasks
+from .planned_tasks import PlannedTask, place_of_call
+from .workbench import Workbench
 
 LONG_LINE_CHARACTERS = 64 * 1024
 """Of an output that a buffer of 8 KiB doesn't hold."""
 
 
 class PlainAgent:
-    """The agent of some sessions, given by their names: those of their files in `directory`."""
+    """The agent of some sessions, given by their names: those of their files in `directory`.
 
-    def __init__(self, directory: str, notes: str, names: list[str]) -> None:
-        self._notebook = Notebook(Path(notes))
+    `label` names its own files: its notes in `notes`, and those that it has in its column's workbench, `tasks`.
+    """
+
+    def __init__(self, directory: str, notes: str, tasks: str, label: str, names: list[str]) -> None:
+        self._notebook = Notebook(Path(notes) / f"{label}.jsonl")
+        self._tasks = PlainTasks(Workbench(Path(tasks)), label)
         self._files = [_PlainFile(Path(directory) / f"{name}.jsonl") for name in names]
 
     async def __aenter__(self) -> PlainAgent:
@@ -36,22 +43,34 @@ class PlainAgent:
         for file in self._files:
             file.close()
         self._notebook.close()
+        self._tasks.close()
 
     async def pid(self) -> int:
         """Give the process to kill."""
         return os.getpid()
 
-    async def replay(self, session: int, number: int, steps: list[tuple[str, dict[str, Any]]]) -> TurnReport:
-        """Replay a turn, the session's `number`th, and note its events once they are written."""
+    async def replay(
+        self, session: int, number: int, steps: list[tuple[str, dict[str, Any]]], task: dict[str, Any] | None
+    ) -> TurnReport:
+        """Replay a turn, the session's `number`th, with its task, and note its events once they are written."""
         file = self._files[session]
+        await self._tasks.stop_due(file.name, number)
         events: list[tuple[int, str, dict[str, Any]]] = []
-        flushes: list[tuple[float, float]] = []
-        for type, data in _turn(number, steps):
+        flushes: list[Span] = []
+        starts: list[Span] = []
+        call = place_of_call(steps) + 1  # behind the turn's beginning
+        for place, (type, data) in enumerate(_turn(number, steps)):
             began = time.monotonic()
             events.append((file.append(type, data), type, data))
             flushes.append((began, time.monotonic()))
+            if place == call and task is not None:
+                starts.append(await self._tasks.start(PlannedTask.from_map(task), file.name, number))
         self._notebook.note(file.name, events)
-        return {"events": len(events), "flushes": flushes}
+        return {"events": len(events), "flushes": flushes, "starts": starts}
+
+    async def finish(self) -> None:
+        """Stop the tasks that last, and wait for all others."""
+        await self._tasks.finish()
 
     async def die_in_write(self, session: int, number: int) -> None:
         """Begin a turn, and die by SIGKILL between two writes of one long line of it."""

@@ -1,4 +1,4 @@
-"""`turnkeeper demo`: agents append while what serves them is killed, and everything acknowledged is found again."""
+"""`turnkeeper demo`: agents append and start tasks while what serves them is killed, and nothing of it is lost."""
 
 from __future__ import annotations
 
@@ -43,11 +43,13 @@ def demo(
     no_kill: bool,
     seconds: float,
 ) -> None:
-    """Watch sessions survive the death of what serves them.
+    """Watch sessions and tasks survive the death of what serves them.
 
-    Agents in worker processes replay recorded transcripts, turn by turn, and note what was acknowledged in synced files
-    outside the store, while its writer and node are killed. Then every session is read back and compared. The same
-    agents and kills also run over plain JSONL files, beside it. The exit code is 1 if anything was lost.
+    Agents in worker processes replay recorded transcripts, turn by turn, start small commands as tasks, and note what
+    was acknowledged in synced files outside the store, while its writer, node and spawner are killed. Then every
+    session is read back and compared, and so is every task: its end, its output, and what it left behind. The same
+    agents, tasks and kills also run over plain JSONL files and child processes, beside it. The exit code is 1 if
+    anything was lost.
 
     It takes a store of its own, which it removes; one given by --store must be new or empty, and stays.
     """
@@ -67,7 +69,7 @@ def demo(
     else:
         print_result(result)
     if not result.is_clean:
-        what = f"a promise was broken: {'; '.join(result.verdict.violations[:3]) or 'nothing was acknowledged'}"
+        what = f"a promise was broken: {'; '.join(result.violations[:3]) or 'nothing was acknowledged'}"
         advice = f"run it again with --seed {result.plan.seed}"
         raise Failure("failed", what, str(store or "the demo's own store"), advice, told=True)
 

@@ -65,6 +65,7 @@ def _live_rows(store: Column, plain: Column) -> list[tuple[str, str, str]]:
         ("sessions", f"{store.sessions:,}", f"{plain.sessions:,}"),
         ("turns", f"{store.turns:,}", f"{plain.turns:,}"),
         ("events", f"{store.events:,}", f"{plain.events:,}"),
+        ("tasks", f"{store.tasks:,}", f"{plain.tasks:,}"),
         ("flush p50 / p99", flush(store), flush(plain)),
         ("kills", f"{len(store.kills)}", f"{len(plain.kills)}"),
     ]
@@ -80,9 +81,10 @@ def _kill_line(kill: Kill, column: Column, began: float) -> str:
     line = f"{kill.killed - began:5.1f} s  {kill.victim} killed"
     serving, recovery = column.serving_ms(kill), column.recovery_ms(kill)
     if serving is not None:
-        line += f", serving again after {serving:.0f} ms"
+        line += f", {'there' if kill.victim == 'spawner' else 'serving'} again after {serving:.0f} ms"
     if recovery is not None:
-        line += f", the next acknowledgement after {recovery:.0f} ms"
+        what = "the next task ran" if kill.victim == "spawner" else "the next acknowledgement"
+        line += f", {what} after {recovery:.0f} ms"
     return line
 
 
@@ -95,10 +97,15 @@ def print_result(result: DemoResult) -> None:
     rows += [
         ("open turns", f"{ours['open_turns']:,}", f"{plain['open_turns']:,}"),
         ("unreadable lines", f"{result.verdict.unreadable:,}", f"{plain['unreadable']:,}"),
+        ("tasks", f"{ours['tasks']:,}", f"{plain['tasks']:,}"),
+        ("wrong ends", f"{ours['wrong_exits']:,}", f"{plain['wrong_exits']:,}"),
+        ("orphans", f"{ours['orphans']:,}", f"{plain['orphans']:,}"),
         ("second owners", _owners(ours["second_owners"]), _owners(plain["second_owners"])),
         ("kills", _counted(ours["kills"]), _counted(plain["kills"])),
         ("flush p50", _milliseconds(ours["flush_ms"]["p50"]), _milliseconds(plain["flush_ms"]["p50"])),
         ("flush p99", _milliseconds(ours["flush_ms"]["p99"]), _milliseconds(plain["flush_ms"]["p99"])),
+        ("task start p50", _milliseconds(ours["start_ms"]["p50"]), _milliseconds(plain["start_ms"]["p50"])),
+        ("task start p99", _milliseconds(ours["start_ms"]["p99"]), _milliseconds(plain["start_ms"]["p99"])),
     ]
     names = (result.progress.store.name, f"{result.progress.plain.name}, one file a session")
     print_table(("", *names), rows, right=names)
@@ -109,7 +116,9 @@ def print_result(result: DemoResult) -> None:
     print_text(
         "Plain files lose nothing that reached write() when a process is killed; they tear lines, let two owners in,"
     )
-    print_text("and promise nothing about power cuts.")
+    print_text(
+        "and promise nothing about power cuts. How a command ended only its parent ever learns: it dies with it."
+    )
     print_text(result.proven)
 
 

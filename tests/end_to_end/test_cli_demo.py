@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -20,14 +21,15 @@ def cli(tmp_path: Path) -> CommandLine:
 
 
 def test_nothing_acknowledged_is_lost(cli: CommandLine, tmp_path: Path) -> None:
-    """Writer and node die, everything is found again, and neither the user's store nor a temporary one is left."""
+    """Processes die, everything is found again, and neither the user's store nor a temporary one is left."""
     cli.environment["TMPDIR"] = str(tmp_path)
     result = cli.succeed("demo", "--json", "--seed", "1", "--seconds", "2").object
     assert [result[name] for name in ZEROS] == [0, 0, 0, 0]
-    assert result["kills"] == {"writer": 2, "node": 1}
+    assert result["kills"] == {"writer": 2, "spawner": 2, "node": 1}
     assert result["sessions"] == 8
     assert result["found"] >= result["acknowledged"] > 0
-    assert (result["tasks"], result["wrong_exits"], result["orphans"]) == (None, None, None)
+    assert (result["wrong_exits"], result["orphans"]) == (0, 0)
+    assert result["plain"]["tasks"] >= result["tasks"] / 2 > 5
     assert result["flush_ms"]["p99"] > 0
     assert len(result["recovery_ms"]["writer"]) == 2
     assert os.listdir(tmp_path) == []
@@ -69,5 +71,8 @@ def test_people_get_a_table_of_both_columns(cli: CommandLine) -> None:
     told = cli.succeed("demo", "--seconds", "1", "--sessions", "2").out
     for name in ("acknowledged", "lost", "repeated", "holes", "second owners", "flush p99", "writer killed", "seed "):
         assert name in told
+    assert re.search(r"wrong ends +0 +\d", told)
+    assert re.search(r"orphans +0 +\d", told)
+    assert re.search(r"spawner killed, there again after \d+ ms, the next task ran after \d+ ms", told)
     assert told.splitlines()[-1].startswith("Proven: the death of processes")
     assert "Not proven: power loss" in told

@@ -27,13 +27,31 @@ def test_another_seed_plans_something_else() -> None:
 
 @given(SEEDS, SESSIONS, st.floats(0.1, 10))
 def test_kills_fall_into_the_middle_of_the_run(seed: int, sessions: int, seconds: float) -> None:
-    """The writer dies twice and the node once, in between, while agents still have turns to replay."""
+    """Writer and spawner die twice, and the node once, in between, while agents still have turns to replay."""
     plan = make_plan(seed, sessions, seconds, TRANSCRIPTS, kill=True)
-    assert [kill.victim for kill in plan.kills] == ["writer", "node", "writer"]
+    assert [kill.victim for kill in plan.kills] == ["writer", "spawner", "node", "spawner", "writer"]
     moments = [kill.at_ms / 1000 / seconds for kill in plan.kills]
     assert moments == sorted(moments)
     assert all(0.1 < moment < 0.9 for moment in moments)
     assert all(0 <= kill.session < sessions for kill in plan.kills)
+
+
+@given(SEEDS, SESSIONS)
+def test_the_first_turn_after_each_kill_starts_a_task(seed: int, sessions: int) -> None:
+    """There is a spawner to kill, and each kill is followed by a task that shows what still works."""
+    plan = make_plan(seed, sessions, 2.0, TRANSCRIPTS, kill=True)
+    turns = sorted((turn for turns in plan.turns for turn in turns), key=lambda turn: turn.at_ms)
+    for moment in (0, *(kill.at_ms for kill in plan.kills)):
+        first = [turn for turn in turns if turn.at_ms >= moment][:1] or turns[-1:]
+        assert any(turn.task for turn in turns if turn.at_ms == first[0].at_ms)
+
+
+@given(SEEDS)
+def test_some_turns_start_a_task(seed: int) -> None:
+    """Enough of them that tasks run at any moment, and few enough that agents do other things."""
+    plan = make_plan(seed, 8, 5.0, TRANSCRIPTS, kill=True)
+    turns = [turn for turns in plan.turns for turn in turns]
+    assert len(turns) / 6 < sum(turn.task is not None for turn in turns) < len(turns) / 2
 
 
 @given(SEEDS, SESSIONS)
