@@ -140,8 +140,9 @@ class Supervisor:
         await self._adopted.wait()
 
     def _holds(self, task: LiveTask) -> bool:
-        is_over = task.ended.is_set()
-        return task.is_waited_for or (not is_over and (task.is_kept or self._owners.is_awaited(task.token)))
+        if task.is_kept:
+            return task.is_waited_for or not task.ended.is_set()
+        return task.is_waited_for or self._owners.is_awaited(task.token)
 
     # -- Owners
 
@@ -160,7 +161,8 @@ class Supervisor:
                 await task.finished.wait()
 
     def _owned(self) -> list[LiveTask]:
-        return [task for task in self._live.values() if not task.is_kept and not task.ended.is_set()]
+        """List what ends with its owner: one that has ended, too, which is here for what it left behind."""
+        return [task for task in self._live.values() if not task.is_kept]
 
     def _stop_owned(self, token: str) -> None:
         for task in self._owned():

@@ -179,11 +179,8 @@ class _Reopened:
 
     def _judge_survivors(self, labels: dict[str, str]) -> Iterator[str]:
         """See that what lives on is named, and only where it may."""
-        ownerless = [
-            id
-            for id, label in labels.items()
-            if id not in self._facts.lost and not self._facts.planned[label].is_kept and label not in self._retried
-        ]
+        kept = {label for label in labels.values() if self._facts.planned[label].is_kept}
+        ownerless = [id for id, label in labels.items() if label not in kept | self._retried]
         yield from _await_none("processes that outlive their owner", lambda: marked_processes(ownerless))
         states = {state.id: state for state in self._runtime.tasks(limit=1000)}
         marked = marked_processes(labels)

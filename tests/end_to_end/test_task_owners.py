@@ -92,6 +92,36 @@ def test_what_a_runtime_owns_can_be_ended_before_it_leaves(store: TaskStore) -> 
     client.stop(kept)
 
 
+def test_what_a_runtimes_tasks_left_behind_ends_with_it_too(store: TaskStore) -> None:
+    """Of a task that has ended, whose shim lives or was killed, and of one that is lost: none outlives the owner."""
+    client = store.client()
+    left, orphaned = (client.shell("sleep 100 & exit 3") for _ in range(2))
+    lost = client.shell("exec sleep 100")
+    client.wait(left), client.wait(orphaned)
+    for task in (orphaned, lost):
+        os.kill(row_of(store.path, task)["shim"]["pid"], signal.SIGKILL)
+    assert client.wait(lost)["state"] == "lost"
+    assert len(marked_processes(store.path)) == 3
+    assert client.request("end_tasks").keys() == {"re"}
+    assert marked_processes(store.path) == []
+    assert [row_of(store.path, task)["by"] for task in (left, orphaned, lost)] == ["itself", "itself", "unknown"]
+
+
+def test_what_a_killed_host_left_without_a_shim_is_stopped_by_the_next_node(store: TaskStore) -> None:
+    """Nobody else can: the task is lost, and what it started lives as long as its owner does, and no longer."""
+    store.client().shell("exit 0")
+    process, task = host(store)
+    store.kill_node(store.writer())
+    os.kill(row_of(store.path, task)["shim"]["pid"], signal.SIGKILL)
+    store.start_node()
+    client = store.client()
+    assert client.wait(task)["state"] == "lost"
+    assert len(marked_processes(store.path)) == 1
+    end(process)
+    client.wait(task, tree=True)
+    assert marked_processes(store.path) == []
+
+
 @pytest.mark.parametrize("forks", [False, True], ids=["alone", "with a forked child"])
 def test_what_a_killed_host_owned_is_stopped_at_once(store: TaskStore, forks: bool) -> None:
     """A client watches; the host's death is its process's, whoever else has its connection."""
