@@ -37,6 +37,7 @@ class TaskClient(FrameClient):
         self.token = token or secrets.token_hex(8)
         self._number = 0
         self._answers: dict[int, dict[str, Any]] = {}
+        self.heard: list[dict[str, Any]] = []
         attach = {"op": "attach", "name": "the test", "token": self.token, "owner": own_identity().as_map()}
         assert self.ask(attach) == {"op": "attached"}
         self.is_attached = True
@@ -48,11 +49,13 @@ class TaskClient(FrameClient):
         return self._number
 
     def answer(self, number: int) -> dict[str, Any]:
-        """Wait for the answer to a request."""
+        """Wait for the answer to a request; what else is said meanwhile is in `heard`."""
         while number not in self._answers:
             message = self.receive()
             if "re" in message:
                 self._answers[message["re"]] = message
+            else:
+                self.heard.append(message)
         return self._answers.pop(number)
 
     def request(self, op: str, **what: Any) -> dict[str, Any]:

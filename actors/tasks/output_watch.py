@@ -30,7 +30,8 @@ class OutputWatch:
     def __init__(self, path: str, stall: float | None, now: float) -> None:
         self.size = 0
         self._path = path
-        self._read_to: int | None = None
+        self._written: int | None = None
+        self._read_to = 0
         self._progress = ProgressReader()
         self._stall: StallWatch | None = None
         if stall is not None:
@@ -44,24 +45,28 @@ class OutputWatch:
     def look(self, now: float) -> float | None:
         """Look at it; give for how many seconds it has been silent if that is to be told now."""
         try:
-            size = os.stat(self._path).st_size
+            found = os.stat(self._path)
         except OSError:
-            size = self.size  # not begun, or deleted: there is nothing new to see
-        if size != self.size or self._read_to is None:
-            self.size = size
-            self._read()
-        return None if self._stall is None else self._stall.look(now, size)
+            pass  # not begun, or deleted: there is nothing new to see
+        else:
+            if (found.st_size, found.st_mtime_ns) != (self.size, self._written):
+                is_other = found.st_size <= self.size and self._written is not None
+                self.size, self._written = found.st_size, found.st_mtime_ns
+                self._read(is_other=is_other)
+        return None if self._stall is None else self._stall.look(now, self.size)
 
     def progress(self, *, ended: bool = False) -> dict[str, Any] | None:
         """Give how far the task is, as far as it says."""
         return self._progress.value(ended=ended)
 
-    def _read(self) -> None:
-        """Read what has grown since the last look, or the end where that is too much."""
-        begin = 0 if self._read_to is None else self._read_to
-        if self.size < begin or self.size - begin > READ_BYTES_MAX:
+    def _read(self, *, is_other: bool) -> None:
+        """Read what has grown since the last look, or the end where that is too much, or where all is other content."""
+        begin = self._read_to
+        if is_other or self.size - begin > READ_BYTES_MAX:
             begin = max(0, self.size - END_BYTES)
             self._progress.skip()
+            if begin == 0:
+                self._progress.feed(b"\n")  # a line begins here
         try:
             file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
