@@ -16,6 +16,9 @@ from typing import Any, Literal
 
 from . import directory, tree
 
+COPIED = "this store is a copy, and the task runs on where it was copied from"
+"""Why a task is lost here whose shim lives: what it does isn't this store's to know, and its processes aren't."""
+
 Stage = Literal["unstarted", "running", "left", "ended"]
 
 
@@ -133,6 +136,8 @@ def _look_by_identity(path: str, shim: Mapping[str, Any] | None, gone: str) -> L
     run = directory.read_map(f"{path}/{directory.RUN}")
     known, leader = _identities(run, shim)
     alive = known is not None and _is_alive(known)
+    if known is not None and alive and _is_another_stores(path, known["pid"]):
+        return Look("ended", known, leader, {"lost": COPIED}, is_tree_empty=True)
     end = _end_in(f"{path}/{directory.EXIT}") if alive else _read_end(path)
     if end is not None:
         return _ended(end, run, shim)
@@ -186,6 +191,16 @@ def _identities(
 
 
 _IDENTITY = {"boot": str, "pid": int, "start": int}
+
+
+def _is_another_stores(path: str, shim: int) -> bool:
+    """Say whether a living shim has its directory in another store, of which this one is a copy then."""
+    try:
+        place = os.readlink(f"/proc/{shim}/cwd").removesuffix(" (deleted)")
+        theirs = os.stat(os.path.dirname(os.path.dirname(place)))
+    except OSError:
+        return False
+    return not os.path.samestat(theirs, os.stat(os.path.dirname(os.path.dirname(path)) or "."))
 
 
 def _is_alive(shim: Mapping[str, Any]) -> bool:

@@ -15,7 +15,7 @@ import pytest
 from turnkeeper.actors.protocol import WRITER_SOCKET
 from turnkeeper.actors.tasks import records
 from turnkeeper.runtime.identity import process_state
-from turnkeeper.runtime.tasks import directory
+from turnkeeper.runtime.tasks import directory, looking
 
 from ..served import kill
 from ..served_tasks import TaskStore, begin_session, events_of, fifo, marked_processes, row_of, task_store, types_of
@@ -176,6 +176,24 @@ def test_a_directory_that_nobody_knows_and_somebody_locks_is_left_alone(store: T
     os.close(lock)
 
 
+def test_a_start_whose_pid_no_file_tells_is_recorded_all_the_same(store: TaskStore) -> None:
+    """The disk had no room for the second run.json, say: after a moment the shim's child is known to be the command."""
+    client = store.client()
+    client.shell("exit 0")
+    spawner = store.spawner()
+    with stopped(spawner):
+        task, number = client.begin_start("/bin/sleep", "100")
+        eventually(lambda: store.handed_over() == task.encode())
+        os.kill(store.node.pid, signal.SIGSTOP)
+    place = f"{store.path}/tasks/{task}/run.json"
+    eventually(lambda: "leader" in (directory.read_map(place) or {}))
+    run = directory.read_map(place) or {}
+    leader = run.pop("leader")
+    directory.write_whole(place, run)
+    os.kill(store.node.pid, signal.SIGCONT)
+    assert client.answer(number)["summary"]["pid"] == leader["pid"]
+
+
 @pytest.mark.parametrize("asks_again", [True, False], ids=["asked again", "not asked again"])
 def test_a_task_that_was_recorded_and_never_begun_begins_once(store: TaskStore, asks_again: bool) -> None:
     """Killed while it was on its way to the spawner, or in a spawner that wakes up later and forks it, too."""
@@ -273,6 +291,20 @@ def test_an_order_that_was_written_and_never_signalled_is_signalled_by_the_next_
 
 
 # -- What others did to the files
+
+
+def test_a_copy_of_the_store_leaves_the_tasks_alone_that_run_in_the_first_one(store: TaskStore, tmp_path: Path) -> None:
+    """There they are lost, and this is said; nothing that is done in the copy reaches a process of the first one."""
+    client = store.client()
+    task = client.shell("read nothing < pipe; exit 3", keep=True, **fifo(store.path))
+    ignored = shutil.ignore_patterns("*.sock", "pipe")
+    shutil.copytree(store.path, tmp_path / "copy", ignore=ignored)
+    with task_store(tmp_path / "copy") as copy:
+        assert (copy.client().wait(task)["state"], copy.client().wait(task)["why"]) == ("lost", looking.COPIED)
+        assert copy.client().stop(task)["already_ended"] == [task]
+        assert client.live()[task]["state"] == "running"
+        (store.path / "pipe").write_text("go\n")
+        assert client.wait(task, tree=True)["how"] == {"code": 3}
 
 
 def test_a_task_whose_directory_was_deleted_goes_on_and_can_be_stopped(store: TaskStore) -> None:
