@@ -89,9 +89,16 @@ class Shims:
         self.socket.close()
         self.process, self.socket = self._start_spawner()
 
-    def make(self, argv: Sequence[str | bytes], *, env: Mapping[str, str] | None = None, **spec: Any) -> Started:
+    def make(
+        self,
+        argv: Sequence[str | bytes],
+        *,
+        env: Mapping[str, str] | None = None,
+        id: str | None = None,
+        **spec: Any,
+    ) -> Started:
         """Make a task's directory, as a node does."""
-        task = f"{self._name}-{len(self._made)}"
+        task = id or f"{self._name}-{len(self._made)}"
         fields = {
             "argv": argv,
             "program": argv[0],

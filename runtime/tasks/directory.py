@@ -36,7 +36,9 @@ EXIT = "exit.json"
 TEMPORARY = ".tmp"
 
 MARK = "TURNKEEPER_TASK"
-"""The variable that names the task in the environment of all its processes."""
+SHIM_MARK = "TURNKEEPER_SHIM"
+"""The variables that name the task and its shim in the environment of all its processes; a task's id alone may be that
+of another store's task too, as it follows from a key."""
 
 KEPT_BYTES = 4096
 """The space that is kept for a file that must not be lost to a full disk."""
@@ -55,6 +57,11 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _READ_BYTES = 64 * 1024
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)  # missing, or a link or a socket
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def marks(task: str, shim: Mapping[str, Any]) -> dict[str, str]:
+    """Give the variables that all processes of the task below this shim have."""
+    return {MARK: task, SHIM_MARK: f"{shim['pid']}.{shim['start']}"}
 
 
 def make(tasks: str, task: str, spec: Mapping[str, Any], environment: Mapping[Any, Any]) -> str:

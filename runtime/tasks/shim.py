@@ -133,7 +133,7 @@ def _start(task: str) -> Running:
         owner = _open_owner(spec.get("owner"))
         output = Output(spec["limit"])
         try:
-            leader = _spawn(task, spec, environment, output)
+            leader = _spawn(spec, {**environment, **directory.marks(task, identity)}, output)
         except BaseException:
             output.close()
             raise
@@ -166,11 +166,10 @@ def _open_owner(owner: Mapping[str, Any] | None) -> int | None:
     return pidfd
 
 
-def _spawn(task: str, spec: Mapping[str, Any], environment: Mapping[str, str], output: Output) -> int:
+def _spawn(spec: Mapping[str, Any], environment: Mapping[str, str], output: Output) -> int:
     program = directory.as_bytes(spec["program"])
     argv = [directory.as_bytes(argument) for argument in spec["argv"]]
     variables = {directory.as_bytes(name): directory.as_bytes(value) for name, value in environment.items()}
-    variables[directory.MARK.encode()] = task.encode()
     own_directory = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.chdir(directory.as_bytes(spec["cwd"]))

@@ -1,8 +1,8 @@
 """Find the processes that a killed shim left behind, and stop them.
 
 While a shim lives this is its own business: it knows its tree, and proves it empty. Afterwards the tree has no root
-any more; what belongs to it is known by the shim's process session and by TURNKEEPER_TASK in its environment. A process
-that left the session and cleared its environment is not found.
+any more; what belongs to it is known by the shim's process session and by the marks in its environment, which name task
+and shim. A process that left the session and cleared its environment is not found.
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ def find(task: str, shim: Mapping[str, Any]) -> list[dict[str, Any]]:
     # A session's number stays taken while it has a process. If another leads a session of that number, ours is empty.
     leader = tree.process_of(shim["pid"])
     session = shim["pid"] if leader is None or leader.start == shim["start"] else None
+    marks = directory.marks(task, shim)
     found = []
     for pid in [int(name) for name in os.listdir("/proc") if name.isdecimal()]:
         process = tree.process_of(pid)
-        if process is not None and process.is_alive and pid != shim["pid"] and _belongs(process, task, session):
+        if process is not None and process.is_alive and pid != shim["pid"] and _belongs(process, marks, session):
             found.append({"pid": pid, "start": process.start, "command": tree.command_of(pid)})
     return found
 
 
-def _belongs(process: tree.Process, task: str, session: int | None) -> bool:
+def _belongs(process: tree.Process, marks: Mapping[str, str], session: int | None) -> bool:
     try:
         with open(f"/proc/{process.pid}/environ", "rb") as file:
             variables = file.read().split(b"\0")
     except OSError:
         variables = []
-    marks = [each for each in variables if each.startswith(f"{directory.MARK}=".encode())]
-    if marks:
-        return marks == [f"{directory.MARK}={task}".encode()]
+    found = {each for each in variables if each.partition(b"=")[0].decode("latin-1") in marks}
+    if found:
+        return found == {f"{name}={value}".encode() for name, value in marks.items()}
     return process.session == session
 
 

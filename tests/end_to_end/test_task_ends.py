@@ -143,7 +143,7 @@ def test_a_command_begins_with_a_clean_slate(shims: Shims) -> None:
         "session_is_shims": True,
         "umask": 0o026,
         "cwd": "/",
-        "variables": {"PATH": "/usr/bin:/bin", "SECRET": "s3cret", "TURNKEEPER_TASK": task.id},
+        "variables": {"PATH": "/usr/bin:/bin", "SECRET": "s3cret", **directory.marks(task.id, task.shim)},
         "arguments": ["-c", "\udcff\n"],
     }
 

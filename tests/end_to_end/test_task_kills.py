@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -206,6 +207,22 @@ def _start_with_pid(pid: int) -> subprocess.Popen[bytes]:
         process.kill()
         process.wait()
     pytest.skip("another process was always faster")
+
+
+def test_what_another_stores_task_of_the_same_id_runs_is_left_alone(shims: Shims, tmp_path: Path) -> None:
+    """Ids follow from keys, so two stores may have the same; neither finds, or stops, what is the other's."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    task = shims.start("/bin/sleep", "600")
+    with closing(Shims(elsewhere)) as others:
+        twin = others.start("/bin/sleep", "600", id=task.id)
+        shim, leader = task.shim, task.leader
+        task.kill_shim()
+        assert [each["pid"] for each in survivors.find(task.id, shim)] == [leader]
+        assert survivors.stop(task.id, shim, grace=5.0) == []
+        assert twin.look().stage == "running"
+        twin.stop(0.0)
+        twin.wait()
 
 
 def test_a_task_of_another_boot_is_lost_with_all_its_processes(shims: Shims) -> None:
