@@ -354,7 +354,9 @@ class LiveTask:
         leader, shim = self.look.leader, self.look.shim
         if leader is None or shim is None or self.summary.get("pid") is not None:
             return
-        post = records.started(self.id, now(), pid=leader["pid"], shim=shim)
+        time = leader.get("time")  # of its own clock's, so that a short task doesn't start behind its end
+        time = time if isinstance(time, int) and 0 < time <= now() else now()
+        post = records.started(self.id, time, pid=leader["pid"], shim=shim)
         if self.summary.get("state") != "queued" and post.patch is not None:
             post.patch = {name: value for name, value in post.patch.items() if name != "state"}
         await self.ledger.record(post)

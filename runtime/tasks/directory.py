@@ -3,7 +3,7 @@
     spec.json     what to run: id, argv, program, cwd, umask, timeout, grace, limit, owner, boot
     env.json      the command's whole environment; gone once the command runs, or could not be started
     lock          an open-file-description lock: who runs the task holds it, from before run.json until its end stands
-    run.json      the shim {boot, pid, start, pidns}, written before the command starts; "leader" {pid, start} after
+    run.json      the shim {boot, pid, start, pidns}, before the command starts; "leader" {pid, start, time} after that
     control.json  the last order to the shim
     output.log    the command's stdout and stderr
     leader.json   the end of the command itself, while processes of its are left

@@ -28,8 +28,8 @@ class Look:
 
     `stage` is "unstarted" (no shim ever had it), "running", "left" (the command has ended, processes of its live on)
     or "ended". `shim` and `leader` are identities, as far as they are known: {"boot", "pid", "start", ...} and
-    {"pid", "start"}. `end` is the end's map, or {"lost": why}. `is_tree_empty` is only true if that is proven. `gone`
-    says which files another program took away, while the task still runs.
+    {"pid", "start", ...}. `end` is the end's map, or {"lost": why}. `is_tree_empty` is only true if that is proven.
+    `gone` says which files another program took away, while the task still runs.
     """
 
     stage: Stage

@@ -141,10 +141,12 @@ def _start(task: str) -> Running:
         raise _NotStarted(f"its files can't be written ({error.strerror or error})") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _NotStarted(f"{directory.SPEC} or {directory.ENVIRONMENT} makes no sense ({error!r})") from error
+    began = time.time_ns() // 1_000_000
     started = tree.process_of(leader)
     if started is not None:
+        known = {"pid": leader, "start": started.start, "time": began}
         with contextlib.suppress(OSError):
-            directory.write_kept(directory.RUN, {**identity, "leader": {"pid": leader, "start": started.start}})
+            directory.write_kept(directory.RUN, {**identity, "leader": known})
     return Running(leader, output, owner, timeout=spec["timeout"], grace=spec["grace"])
 
 

@@ -86,6 +86,21 @@ def test_a_task_is_recorded_before_it_runs_and_when_it_does_and_once_it_has_ende
     assert not (store.path / "tasks" / task / "env.json").exists()
 
 
+def test_a_start_that_the_node_sees_late_is_not_said_to_be_behind_the_end(store: TaskStore) -> None:
+    """A short task is over before the node can look: its start is when it was."""
+    client = store.client()
+    client.shell("exit 0")
+    with stopped(store.spawner()):
+        task, number = client.begin_start("/bin/sh", "-c", "exit 7")
+        eventually(lambda: store.handed_over() == task.encode())
+        os.kill(store.node.pid, signal.SIGSTOP)
+    eventually(lambda: (directory.read_map(f"{store.path}/tasks/{task}/exit.json") or {}).get("how") == {"code": 7})
+    os.kill(store.node.pid, signal.SIGCONT)
+    assert "error" not in client.answer(number)
+    row = row_of(store.path, task)
+    assert row["requested"] <= row["started"] <= row["ended"]
+
+
 def test_a_start_that_is_asked_for_again_is_one_start(store: TaskStore, tmp_path: Path) -> None:
     """While it runs, once it has ended, from another runtime: the same id with the same arguments starts nothing."""
     script = f"echo began >> {tmp_path}/began; read nothing; sleep 0.05"
