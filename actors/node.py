@@ -179,8 +179,9 @@ class Node:
 
     def _end_if_unused(self, why: str = "the last client is gone") -> None:
         """End when no client is there, none is expected, and no task needs the node."""
-        holds = self._supervisor is not None and self._supervisor.holds_node
-        if not (self._is_expecting or self._clients() or holds):
+        if self._is_expecting or self._clients():
+            return
+        if self._supervisor is None or not self._supervisor.holds_node:
             self._end(why)
 
     def _clients(self) -> list[Visitor]:
