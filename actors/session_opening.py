@@ -78,10 +78,11 @@ async def open_session(
 
 async def _close_left_open(client: Client, session: Session, state: TurnState, reason: Reason) -> list[CallFate]:
     """Close the turn that was left open, unless an opening has; give the fates of its calls, if they are to be told."""
-    left, is_open = state.left_open, state.open_turn is not None
+    left, is_open, abandoned = state.left_open, state.open_turn is not None, state.abandoned
     fold = partial(fold_open_turn, id=session.id, stop=session.head, state=state)
     last_time = await client.reads.call(fold)
     fates = state.fates()
+    state.abandoned = abandoned  # which the start of the turn, being folded, took for told
     if reason == "interrupted" or not is_open:
         state.interrupted = left
     if session.close_turn(reason, time=last_time):

@@ -64,9 +64,11 @@ async def stop(client: Client, wanted: str) -> list[str]:
 async def _tasks_below(client: Client, root: str) -> list[str]:
     """List the unfinished tasks of a session and of all below it."""
     live = (await client.node.ask(LIVE_TASKS, session=None))["tasks"]
-    sessions = {task["session"] for task in live} - {None}
-    below = await client.reads.call(partial(those_below, root=root, sessions=sessions)) if sessions else set()
-    return [task["id"] for task in live if task["session"] in below]
+    sessions = {task["id"]: task["session"] for task in live if task.get("session") is not None}
+    if not sessions:
+        return []
+    below = await client.reads.call(partial(those_below, root=root, sessions=set(sessions.values())))
+    return [task for task, session in sessions.items() if session in below]
 
 
 async def _take_and_close(client: Client, id: str) -> None:
