@@ -2,7 +2,8 @@
 
 A command writes into a witness file of its own that it begins, and, where it ends by itself, how; so what happened is
 known without anybody who supervised it. Its output is the same bytes whenever it runs. What lasts until it is stopped
-reads from a FIFO that the demo holds open: it can't outlive the demo, however that dies.
+reads from a FIFO that the demo holds open: it can't outlive the demo, however that dies. It opens the FIFO for writing
+as well, for a moment: a reader alone would wait for ever for somebody to hold it, where the demo has died already.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MARK = "TURNKEEPER_DEMO"
 """The variable by which everything that a task started is known: the directory of its column's files, and its name."""
 
 _KINDS: tuple[Kind, ...] = ("exit", "signal", "child", "server", "daemon")
-_WEIGHTS = (50, 12, 14, 12, 12)
+_WEIGHTS = (50, 12, 14, 16, 8)
 _LINES = (2, 20, 400)
 _PAUSE_MS = (30, 450)
 _CODE_SHARE = 0.5
@@ -39,15 +40,13 @@ print() { while [ "$line" -le "$1" ]; do echo "$name line $line"; line=$((line +
 echo began >> "$witness"
 print $((lines / 2)); sleep "$pause"; print "$lines"
 """
+_LAST = 'exec 3<>"$hold" 4<"$hold" 3>&-; read -r _ <&4'
 _END: dict[Kind, str] = {
     "exit": 'echo "code $number" >> "$witness"; exit "$number"',
     "signal": 'echo "signal $number" >> "$witness"; kill -"$number" $$',
     "child": '(sleep "$pause"; echo "$name child") & echo "code $number" >> "$witness"; exit "$number"',
-    "server": '(echo "$name ready"; read -r _ < "$hold") & read -r _ < "$hold"',
-    "daemon": """
-setsid sh -c 'echo "$2 ready"; read -r _ < "$1"' sh "$hold" "$name" &
-read -r _ < "$hold"
-""",
+    "server": f'(echo "$name ready"; {_LAST}) & {_LAST}',
+    "daemon": f"""setsid sh -c 'hold=$1; echo "$2 ready"; {_LAST}' sh "$hold" "$name" & {_LAST}""",
 }
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 from random import Random
@@ -41,12 +42,18 @@ def hold(bench: Workbench) -> Iterator[FileIO]:
         yield held
 
 
-def start(bench: Workbench, task: PlannedTask) -> subprocess.Popen[bytes]:
-    """Start a task in a process session of its own, with a file for its output."""
+@contextmanager
+def running(bench: Workbench, task: PlannedTask) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a task in a process session of its own, with a file for its output, and end it if it doesn't end."""
     with (bench.outputs / "a").open("wb") as output:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             bench.argv("a", task), stdout=output, env=os.environ | bench.environment("a"), start_new_session=True
         )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.usefixtures("hold")
@@ -64,7 +71,7 @@ def test_what_ends_by_itself_does_as_planned(
 ) -> None:
     """Its end, its output to the last byte and what it witnesses are known, and nothing of it is left."""
     planned = PLANNED._replace(kind=kind, number=number)
-    with start(bench, planned) as process:
+    with running(bench, planned) as process:
         assert process.wait(20) == code
     assert planned.end == ({"code": code} if code >= 0 else {"signal": -code})
     assert wait_left_behind(bench.mark, patience=20.0) == []
@@ -76,7 +83,7 @@ def test_what_ends_by_itself_does_as_planned(
 def test_what_lasts_ends_by_a_stop(bench: Workbench, hold: FileIO, kind: Kind, left: int) -> None:
     """A signal to its group ends it and its child; one that has left its process session ends with the demo at last."""
     planned = PLANNED._replace(kind=kind, number=0)
-    with start(bench, planned) as process:
+    with running(bench, planned) as process:
         eventually(lambda: (bench.outputs / "a").stat().st_size >= len(planned.output("a")))
         os.killpg(process.pid, signal.SIGTERM)
         assert process.wait(20) == -signal.SIGTERM
@@ -88,12 +95,15 @@ def test_what_lasts_ends_by_a_stop(bench: Workbench, hold: FileIO, kind: Kind, l
     assert wait_left_behind(bench.mark, patience=20.0) == []
 
 
-def test_what_lasts_ends_with_the_demo_however_that_dies(bench: Workbench, hold: FileIO) -> None:
-    """Nobody has to stop it: what it reads from has an end once nobody holds that open."""
-    with start(bench, PLANNED._replace(kind="daemon")) as process:
+@pytest.mark.parametrize("kind", ["server", "daemon"])
+def test_what_lasts_ends_with_the_demo_however_that_dies(bench: Workbench, hold: FileIO, kind: Kind) -> None:
+    """Nobody has to stop it: what it reads from has an end once nobody holds that open, from then on or before."""
+    with running(bench, PLANNED._replace(kind=kind)) as process:
         eventually(lambda: (bench.outputs / "a").read_bytes().endswith(b"ready\n"))
         hold.close()
         process.wait(20)
+    with running(bench, PLANNED._replace(kind=kind)) as late:
+        late.wait(20)
     assert wait_left_behind(bench.mark, patience=20.0) == []
 
 
