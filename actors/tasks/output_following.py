@@ -98,39 +98,40 @@ class OutputFollowing:
             file.stop = file.size()
 
     async def _next_piece(self) -> Output | None:
-        for _ in range(2):
-            for file in self._files:
-                piece = await self._read(file)
-                if piece is not None:
-                    return piece
-            # Only now, as a file that takes the place of another can be let go of when all of it is read.
-            if not self._is_over and self._find():
-                continue
-            break
-        if not self._notes:
-            return None
+        piece = await self._read()
+        # Only now, as a file that takes the place of another can be let go of when all of it is read.
+        if piece is None and not self._is_over and self._find():
+            piece = await self._read()
+        if piece is not None or not self._notes:
+            return piece
         place = self._files[-1].place if self._files else self._start
         return Output(b"", place, place, False, self._note())
 
-    async def _read(self, file: _File) -> Output | None:
-        """Read the next piece of a file, None if there is none."""
+    async def _read(self) -> Output | None:
+        """Look at all files, and read the next piece of the first one that has more; None if none has."""
+        for file in self._files:
+            self._look(file)
+        for file in self._files:
+            start = file.place
+            size = min(file.end - start, PIECE_BYTES_MAX)
+            if size <= 0:
+                continue
+            if file.end - start > _FRESH_BYTES:
+                data = await anyio.to_thread.run_sync(file.read, size)
+            else:
+                data = file.read(size)
+            if data:
+                return Output(data, start, file.place, file.place < file.end, self._note())
+            file.end = start  # it was emptied this very moment
+        return None
+
+    def _look(self, file: _File) -> None:
+        """See where a file ends by now, as far as that counts."""
         if file.was_emptied():
             self._notes.append("the output was truncated, and is read from its beginning")
         file.end = file.size() if file.stop is None else file.stop
         if self._limit is not None and file is self._files[0] and not self._is_over:
             file.end = min(file.end, self._limit)
-        start = file.place
-        size = min(file.end - start, PIECE_BYTES_MAX)
-        if size <= 0:
-            return None
-        if file.end - start > _FRESH_BYTES:
-            data = await anyio.to_thread.run_sync(file.read, size)
-        else:
-            data = file.read(size)
-        if not data:  # it was emptied this very moment
-            file.end = start
-            return None
-        return Output(data, start, file.place, file.place < file.end, self._note())
 
     def _note(self) -> str | None:
         note = "; ".join(self._notes) or None

@@ -173,14 +173,13 @@ def _cut_mark(extent: int) -> str:
 class _Screen:
     """The lines that can still be changed, with a cursor on one of them, and the text of those that left.
 
-    `_origin` is the line that absolute rows count from. What is saved of the cursor counts lines from the beginning.
+    Absolute rows count from the first of these lines. What is saved of the cursor counts from the very first one.
     """
 
     def __init__(self) -> None:
         self._lines = [_Line()]
         self._row = 0
         self._column = 0
-        self._origin = 0
         self._gone = 0
         self._saved = (0, 0)
         self._settled: list[str] = []
@@ -294,7 +293,6 @@ class _Screen:
         del self._lines[:count]
         self._gone += count
         self._row = max(0, self._row - count)
-        self._origin = max(0, self._origin - count)
 
     def _reachable(self, column: int) -> int:
         """Bound a column: what is written can be long, but a few bytes of an escape shall not make a long line."""
@@ -302,7 +300,7 @@ class _Screen:
 
     def _go(self, row: int, column: int) -> None:
         self.goes_back = True
-        self._row = min(self._origin + row, WINDOW_LINES) - 1
+        self._row = min(row, WINDOW_LINES) - 1
         while self._row >= len(self._lines):
             self._lines.append(_Line())
         self._column = self._reachable(column - 1)
@@ -326,7 +324,7 @@ class _Screen:
             del self._lines[self._row + 1 :]
         elif mode == 1:
             self._erase_line(1)
-            for line in self._lines[self._origin : self._row]:
+            for line in self._lines[: self._row]:
                 line.erase(0)
         elif mode == 2:
             self._begin_anew()
@@ -337,4 +335,4 @@ class _Screen:
             self._lines.pop()
         self._settle(len(self._lines))
         self._lines = [_Line()]
-        self._row = self._column = self._origin = 0
+        self._row = self._column = 0

@@ -52,8 +52,8 @@ def _print_ends(pieces: list[Output], *, is_raw: bool) -> None:
             print_note(piece.note)
         if is_raw:
             print_bytes(piece.data)
-        elif piece.data:
-            print_readable(piece.text.removesuffix("\n") + "\n")
+        elif text := piece.text:
+            print_readable(text.removesuffix("\n") + "\n")
 
 
 def _all(path: str, start: int) -> Iterator[Output]:

@@ -63,6 +63,13 @@ def test_the_last_lines(path: str, last: int, offset: int | None, end: bytes) ->
     assert read_output(path, last=last) == Output(content[begin:], begin, len(content), begin > 0)
 
 
+def test_a_line_that_ends_where_a_block_does(path: str) -> None:
+    """A newline at the end of what is read at once ends a line like any other."""
+    write(path, b"a\n" + b"x" * 65_535 + b"\n")
+    assert read_output(path, last=1).offset == 2
+    assert read_output(path, last=2).offset == 0
+
+
 def test_lines_from_a_place_on(path: str) -> None:
     """First and last lines are counted from the place that is asked for."""
     write(path, lines(9))

@@ -146,6 +146,21 @@ async def test_renamed_and_begun_anew(task: Task) -> None:
     ]
 
 
+async def test_both_files_are_read_before_it_waits(task: Task) -> None:
+    """That one of them is at its end doesn't mean that there is nothing more to read."""
+
+    def begin_another() -> None:
+        task.rename()
+        task.append("new")()
+
+    def write_both() -> None:
+        task.append("x" * 700_000)()
+        task.print("old")()
+
+    pieces = await task.follow(task.print("old"), begin_another, write_both, task.empty)
+    assert sum(len(piece.data) for piece in pieces) == len("oldnewold") + 700_000
+
+
 async def test_renamed_again_and_again(task: Task) -> None:
     """Each new file is read to its end, and no more than two are held open."""
     open_files: list[int] = []

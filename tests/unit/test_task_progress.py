@@ -113,6 +113,7 @@ def test_a_redrawn_line_needs_no_form() -> None:
     """In a line that is written over, a figure counts wherever it stands; written once, in prose, it doesn't."""
     assert progress("so far 42% went well\n") is None
     assert progress("\rso far 42% went well") == {"percent": 42, "phase": "so far", "reported": False}
+    assert progress("so far 42% went well\rthe end\n") == {"percent": 42, "phase": "so far", "reported": False}
     assert progress("so far 41% went well\rso far 42% went well\r\n") == {
         "percent": 42,
         "phase": "so far",
@@ -192,7 +193,7 @@ def test_of_nested_bars_the_outer_one_counts() -> None:
 
 def test_a_line_that_may_go_on_is_not_taken_at_its_last_digit() -> None:
     """`3/1` may become `3/10`; a line's end or the task's says that it won't."""
-    assert progress("\r2/10", "\r3/1", ended=False) == {"percent": 20, "current": 2, "total": 10, "reported": False}
+    assert progress("\r2/10", "\r3/10", ended=False) == {"percent": 20, "current": 2, "total": 10, "reported": False}
     assert progress("\r2/10", "\r3/10") == {"percent": 30, "current": 3, "total": 10, "reported": False}
     assert progress("\r 2%", "\r 3%", ended=False) == {"percent": 3, "reported": False}
 
@@ -230,6 +231,7 @@ LINES = st.sampled_from(
 
 
 @given(st.lists(LINES, max_size=12), st.sets(st.integers(0, SEARCHED_BYTES_MAX), max_size=20))
+@example(["so far 42% went well", "\r", "\n"], set(range(100)))
 @example(["42%", "\r", "\n", "x\r", "\x1b[12", "A7%"], set(range(100)))
 def test_cuts_change_nothing(lines: list[str], cuts: set[int]) -> None:
     """However the output is cut into pieces, the same is known in the end."""
@@ -267,6 +269,13 @@ def test_a_line_without_end_takes_no_memory() -> None:
     assert reader.value(ended=True) is None
     reader.feed(b"\n43%\n")
     assert reader.value() == {"percent": 43, "reported": False}
+
+
+def test_a_long_line_says_nothing() -> None:
+    """What is longer than any display's line isn't searched, in one piece or in several."""
+    assert progress("." * (LINE_BYTES_MAX - 4) + " 42%\n") == {"percent": 42, "reported": False}
+    assert progress("." * (LINE_BYTES_MAX - 3) + " 42%\n") is None
+    assert progress("." * LINE_BYTES_MAX, "." * 30, " 42%\n") is None
 
 
 def test_what_follows_skipped_bytes_may_be_the_rest_of_a_line() -> None:

@@ -127,10 +127,20 @@ def test_long_lines_among_many_are_cut_alike() -> None:
     assert alone.startswith("y" * LINE_CHARACTERS_MAX + " … [3 characters cut]\nz\n")
 
 
+def test_a_line_goes_on_behind_many_others() -> None:
+    """The last one of many lines that come at once isn't ended yet."""
+    renderer = Renderer()
+    lines = "line\n" * (WINDOW_LINES + 1)
+    text = renderer.feed(lines.encode() + b"ab") + renderer.feed(b"c\bd") + renderer.finish()
+    assert text == lines + "abd"
+
+
 def test_an_escape_makes_no_long_line() -> None:
     """A few bytes that move the cursor far don't make megabytes of spaces or of lines."""
     text = render(b"\x1b[999999999Gx\n\x1b[999999999Cy\n\x1b[999999999;999999999Hz\x1b[999999999X\x1b[2J" * 100)
     assert len(text) < 100 * 4 * (COLUMNS_MAX + WINDOW_LINES)
+    assert render(b"\x1b[999999999Gx") == " " * COLUMNS_MAX + "x"
+    assert render(b"y" * 2 * COLUMNS_MAX + b"\r\x1b[999999999Cx") == "y" * 2 * COLUMNS_MAX + "x"
 
 
 PIECES = [
