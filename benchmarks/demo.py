@@ -234,6 +234,8 @@ def _held(bench: Workbench) -> Iterator[None]:
 async def _run(
     plan: Plan, played: Sequence[Transcript], place: Place, progress: Progress, display: DemoDisplay | None
 ) -> DemoResult:
+    left: list[int] = []
+    plain_left: list[int] = []
     try:
         async with anyio.create_task_group() as group:
             if display is not None:
@@ -241,8 +243,10 @@ async def _run(
             ids = await perform(plan, played, place, progress)
             progress.phase = "reading everything back"
             names = [task.name for task in _task_notes(place.tasks) if task.is_acknowledged]
-            read, read_tasks = await read_back(place.store, ids, names)
-            left = await anyio.to_thread.run_sync(_left_behind, place)
+            async with anyio.create_task_group() as reading:
+                reading.start_soon(_look_for_left, place.plain_tasks, plain_left)
+                read, read_tasks = await read_back(place.store, ids, names)
+            await _look_for_left(place.tasks, left)
             group.cancel_scope.cancel()
     except BaseExceptionGroup as failures:
         raise _first(failures) from None
@@ -251,8 +255,8 @@ async def _run(
         progress=progress,
         verdict=_judge(place, read),
         plain_verdict=oracle.judge(_notes(place.plain_notes), oracle.read_plain(place.plain)),
-        task_verdict=_judge_tasks(place.tasks, [task_oracle.read_journal_tasks(place.store), read_tasks], left[0]),
-        plain_task_verdict=_judge_tasks(place.plain_tasks, [_read_logs(place.plain_tasks)], left[1]),
+        task_verdict=_judge_tasks(place.tasks, [task_oracle.read_journal_tasks(place.store), read_tasks], left),
+        plain_task_verdict=_judge_tasks(place.plain_tasks, [_read_logs(place.plain_tasks)], plain_left),
         file_system=file_system(place.store),
         elapsed=progress.elapsed,
     )
@@ -284,10 +288,9 @@ def _judge(place: Place, read: oracle.Found) -> Verdict:
     return oracle.worse(by_files, oracle.judge(_notes(place.store_notes), read))
 
 
-def _left_behind(place: Place) -> tuple[list[int], list[int]]:
-    """List the processes that tasks left behind in either column; the store's own, shims among them, count as such."""
-    left = task_oracle.wait_left_behind(place.tasks.mark, LEFT_SECONDS)
-    return left, task_oracle.wait_left_behind(place.plain_tasks.mark, LEFT_SECONDS)
+async def _look_for_left(bench: Workbench, left: list[int]) -> None:
+    """Add the processes that a column's tasks left behind; the store's own, shims among them, count as such."""
+    left += await anyio.to_thread.run_sync(task_oracle.wait_left_behind, bench.mark, LEFT_SECONDS)
 
 
 def _judge_tasks(bench: Workbench, readings: Sequence[FoundTasks], left: Sequence[int]) -> TaskVerdict:

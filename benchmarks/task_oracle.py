@@ -27,7 +27,7 @@ from .oracle import VIOLATIONS_MAX, is_task, journal_records, told_session
 
 _REQUESTED, _ENDED = "task/requested", "task/ended"
 _BEGAN = "began"
-_LOOK_SECONDS = 0.02
+_LOOK_SECONDS = 0.05
 
 
 class TaskEnd(NamedTuple):

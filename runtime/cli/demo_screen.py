@@ -117,7 +117,7 @@ def print_result(result: DemoResult) -> None:
         "Plain files lose nothing that reached write() when a process is killed; they tear lines, let two owners in,"
     )
     print_text(
-        "and promise nothing about power cuts. How a command ended only its parent ever learns: it dies with it."
+        "and promise nothing about power cuts. How a command ended is known to its parent alone, and dies with it."
     )
     print_text(result.proven)
 
