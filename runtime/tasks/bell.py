@@ -10,7 +10,8 @@ import socket
 TASK_SOCKET = "../../task.sock"
 """What the node binds, from a task's directory."""
 
-
+# Plain numbers, and below a socket without the comforts of Python's own: what runs in a shim is a copy for each.
+_FAMILY = int(socket.AF_UNIX)
 _KIND = int(socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
 
 
@@ -36,10 +37,13 @@ class Bell:
         if self.is_silent:
             return
         try:
-            with socket.socket(socket.AF_UNIX, _KIND) as bell:
+            bell = socket.SocketType(_FAMILY, _KIND)
+            try:
                 while self._unheard:
                     bell.sendto(self._unheard[0], TASK_SOCKET)
                     del self._unheard[0]
+            finally:
+                bell.close()
         except BlockingIOError:
             pass
         except OSError:

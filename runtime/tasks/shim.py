@@ -26,13 +26,20 @@ from .running import Running
 REHEARSALS = 20
 """CPython settles on how it runs a function in its eighth call."""
 
+REHEARSED_SECONDS = 0.001
+"""How long what is rehearsed with runs, so that it is waited for."""
+
 UMASK = 0o022
 """The command's, if its starter's is not known."""
 
 _DEFAULT_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 _PR_GET_DUMPABLE = 3
 _PR_SET_CHILD_SUBREAPER = 36
+
+# Looked up before the fork: ctypes makes a function when it is first asked for, which would be a copy for each shim.
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_prctl, _signal = _LIBC.prctl, _LIBC.signal
+_SIGCHLD, _SIG_DFL = int(signal.SIGCHLD), int(signal.SIG_DFL)
 
 
 class _NotStarted(Exception):
@@ -77,28 +84,25 @@ def rehearse(tasks: str) -> None:
     """Do in this process what shims do, with a task below `tasks` that can't be started, and remove it.
 
     The interpreter writes down what it learns of code that runs, next to the code. What it learns before the forks is
-    shared by all shims; what it learns afterwards is a copy for each, and takes a third of a shim's memory.
+    shared by all shims; what it learns afterwards is a copy for each, and takes two fifths of a shim's memory.
 
     Raises:
         OSError: The disk is full, say. Shims will be larger.
     """
-    directory.boot_id()
     home = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     path = f"{tasks}/rehearsal"
-    spec = {"argv": [""], "program": os.devnull, "cwd": "/", "timeout": None, "grace": 0.0, "limit": 1}
+    own = _identity()
+    spec = {"argv": [""], "program": os.devnull, "cwd": "/", "timeout": None, "grace": 0.0, "limit": 1, "owner": own}
+    environment = {name: "x" * len(value) for name, value in os.environ.items()}  # as large, and no secret
     try:
         for _ in range(REHEARSALS):
-            _LIBC.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0)
-            directory.make(tasks, "rehearsal", spec, {})
+            _signal(_SIGCHLD, _SIG_DFL)
+            _prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0)
+            directory.make(tasks, "rehearsal", spec, environment)
             os.chdir(path)
             with contextlib.suppress(_NotStarted):
                 _start("rehearsal")
-            output = Output(1)
-            os.chdir("/")  # where no node listens
-            bell = Bell("rehearsal")
-            bell.ring("started")
-            Running(0, output, None, timeout=None, grace=0.0).supervise(bell)
-            output.close()
+            _rehearse_running(own)
             os.fchdir(home)
     finally:
         os.fchdir(home)
@@ -106,15 +110,31 @@ def rehearse(tasks: str) -> None:
         directory.discard(path)
 
 
+def _rehearse_running(own: Mapping[str, Any]) -> None:
+    """See a child through that only waits a moment."""
+    output, owner = Output(1), _open_owner(own)
+    os.chdir("/")  # where no node listens
+    bell = Bell("rehearsal")
+    bell.ring("started")
+    leader = os.fork()
+    if leader == 0:
+        signal.sigtimedwait((), REHEARSED_SECONDS)
+        os._exit(0)
+    Running(leader, output, owner, timeout=None, grace=0.0).supervise(bell)
+    output.close()
+    if owner is not None:
+        os.close(owner)
+
+
 def _leave_spawner() -> None:
     """Give up what is the spawner's: its socket, its process session, its children's fate."""
-    _LIBC.signal(signal.SIGCHLD, 0)  # SIG_DFL; Python's own call would copy some 100 KB of enums from the spawner
+    _signal(_SIGCHLD, _SIG_DFL)  # Python's own call would copy some 100 KB of enums from the spawner
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
     os.close(nothing)
     os.setsid()
-    if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+    if _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "PR_SET_CHILD_SUBREAPER")
 
 
@@ -136,6 +156,8 @@ def _start(task: str) -> Running:
             leader = _spawn(spec, {**environment, **directory.marks(task, identity)}, output)
         except BaseException:
             output.close()
+            if owner is not None:
+                os.close(owner)
             raise
     except OSError as error:
         raise _NotStarted(f"its files can't be written ({error.strerror or error})") from error

@@ -27,7 +27,8 @@ if (
 from turnkeeper.runtime.tasks import shim
 
 TASKS = "tasks"
-ID_BYTES_MAX = 4096
+ID_BYTES_MAX = 400
+"""Longer than any id. A larger buffer would be taken from the heap, and written to between the forks."""
 
 
 def main() -> None:

@@ -287,3 +287,24 @@ def test_a_spawner_gives_its_tasks_the_limit_of_files_that_it_was_told(tmp_path:
     task.wait()
     shims.close()
     assert task.output() == b"77\n"
+
+
+def test_a_rehearsal_leaves_nothing_behind(tmp_path: Path) -> None:
+    """What a spawner does before its first task to be small leaves no file, child or directory of its behind."""
+    (tmp_path / "tasks").mkdir()
+    script = f"""
+import os, signal, sys
+sys.path.insert(0, {str(Path(spawner.__file__).parents[3])!r})
+from turnkeeper.runtime.tasks import shim
+signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+before = sorted(os.listdir("/proc/self/fd"))
+shim.rehearse("tasks")
+print(sorted(os.listdir("/proc/self/fd")) == before, os.getcwd(), os.listdir("tasks"))
+try:
+    os.waitpid(-1, os.WNOHANG)
+except ChildProcessError:
+    print("no child")
+"""
+    command = [sys.executable, "-I", "-S", "-P", "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [f"True {tmp_path} []", "no child"]
