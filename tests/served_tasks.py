@@ -17,8 +17,8 @@ from turnkeeper.actors.asking import ask_status, ask_writer_hello
 from turnkeeper.actors.kinds import TASK
 from turnkeeper.actors.protocol import NODE_SOCKET, WRITER_SOCKET
 from turnkeeper.runtime.identity import own_identity
+from turnkeeper.storage.backend import open_reader
 from turnkeeper.storage.lock import store_is_held
-from turnkeeper.storage.reading import open_reader
 
 from .served import kill, processes_of
 from .serving import DEADLINE_SECONDS, FrameClient, eventually, first_append, own_owner, start_node

@@ -26,8 +26,8 @@ from ..ids import is_task_id
 from ..node_log import log
 from ..protocol import TASKS_DIRECTORY
 from .listing import unfinished
-from .live_task import By, Wish
 from .recorder import Recorder
+from .stop_wish import By, Wish
 
 RETRY_SECONDS: Final = 1.0
 """The pause before reading again what couldn't be read."""

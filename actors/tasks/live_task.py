@@ -15,12 +15,11 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import trio
 
-from turnkeeper.runtime.tasks import control, directory, looking, survivors, tree
+from turnkeeper.runtime.tasks import control, directory, looking, tree
 from turnkeeper.runtime.tasks.looking import Look
 from turnkeeper.storage.errors import StorageError
 from turnkeeper.storage.requests import Post
@@ -30,14 +29,14 @@ from ..node_log import log
 from ..protocol import TASKS_DIRECTORY
 from ..switchboard import Switchboard
 from . import records
+from .latest_news import LatestNews
 from .ledger import Ledger
+from .leftovers import Leftovers, named
 from .output_watch import OutputWatch
 from .recorder import Recorder
 from .requests import Start
 from .spawner_keeper import SpawnerKeeper
-
-PROGRESS, OUTPUT = "task/progress", "task/output"
-"""The types of the latest values that are told of a task."""
+from .stop_wish import By, StopWish, Wish
 
 HAND_OVER_SECONDS_FIRST: Final = 2.0
 HAND_OVER_SECONDS_MAX: Final = 60.0
@@ -46,13 +45,8 @@ HAND_OVER_SECONDS_MAX: Final = 60.0
 LEADER_SECONDS: Final = 1.0
 """How long to wait for the file that tells the command's pid, before the shim's child is taken for it."""
 
-STOP_SECONDS: Final = 10.0
-"""How long a stop is given beyond its grace: what KILL doesn't end may be in a system call that nothing interrupts."""
-
 GRACE_SECONDS: Final = 5.0
 """The grace of a task whose files don't tell."""
-
-By = Literal["stop", "owner"]
 
 _FORESTALLED: Final = {"stop": "it was stopped before it began", "owner": "its owner ended before it began"}
 
@@ -63,13 +57,6 @@ class Desk(NamedTuple):
     recorder: Recorder
     spawner: SpawnerKeeper
     switchboard: Switchboard
-
-
-class Wish(NamedTuple):
-    """A wish that the task be stopped, with `grace` seconds until KILL."""
-
-    by: By
-    grace: float
 
 
 class LiveTask:
@@ -88,20 +75,16 @@ class LiveTask:
         self.refusal: StorageError | None = None
         self.seen, self.requested, self.begun, self.ended, self.finished = (trio.Event() for _ in range(5))
         self._spawner = desk.spawner
-        self._switchboard = desk.switchboard
+        self._news = LatestNews(id, desk.switchboard, lambda: self.ledger.head)
         self._stall = stall
         self._output: OutputWatch | None = None
-        self._told: dict[str, Any] = {}
         self._silence: float | None = None
         self._bell = trio.Event()
         self._is_troubled = False
-        self._wish: Wish | None = None
-        self._is_wish_recorded = False
-        self._is_wish_given = False
-        self._give_up_at = 0.0
+        self._wish = StopWish()
         self._failure: str | None = None
         self._pidfd: int | None = None
-        self._are_survivors_watched = False
+        self._leftovers = Leftovers(id, self.ring)
         self._leader_awaited_since: float | None = None
         self._next_hand_over = 0.0
         self._hand_over_seconds = HAND_OVER_SECONDS_FIRST
@@ -149,17 +132,17 @@ class LiveTask:
     @property
     def is_stopping(self) -> bool:
         """Say whether it is to be stopped, and hasn't ended."""
-        return not self.ended.is_set() and (self._wish is not None or self.summary.get("state") == "stopping")
+        return not self.ended.is_set() and (self._wish.newest is not None or self.summary.get("state") == "stopping")
 
     @property
     def is_waited_for(self) -> bool:
         """Say whether it is being stopped, and there is hope that this will be over soon."""
-        return self._wish is not None and not self.finished.is_set() and trio.current_time() < self._give_up_at
+        return self._wish.has_hope and not self.finished.is_set()
 
     @property
     def needs_ticks(self) -> bool:
         """Say whether nothing else may ring when there is something to do."""
-        is_watched = self._pidfd is not None or self._are_survivors_watched
+        is_watched = self._pidfd is not None or self._leftovers.is_watched
         is_awaited = self._leader_awaited_since is not None
         return not is_watched or is_awaited or self._is_troubled or self.ledger.is_owing
 
@@ -199,8 +182,7 @@ class LiveTask:
 
     def stop(self, by: By, grace: float) -> None:
         """Wish that all that it started be stopped; a later wish may have another grace."""
-        self._wish, self._is_wish_given = Wish(by, grace), False
-        self._give_up_at = trio.current_time() + grace + STOP_SECONDS
+        self._wish.make(Wish(by, grace))
         self.ring()
 
     def fail(self, why: str) -> None:
@@ -220,9 +202,7 @@ class LiveTask:
         if silent_seconds is not None:
             self._silence = silent_seconds
             self.ring()
-        self._tell(OUTPUT, {"output_bytes": self._output.size})
-        if (progress := self._output.progress()) is not None:
-            self._tell(PROGRESS, progress)
+        self._news.tell(self._output.size, self._output.progress(), now())
 
     def _last_progress(self) -> dict[str, Any] | None:
         """See how far it came, and tell that to who listens."""
@@ -230,18 +210,8 @@ class LiveTask:
             self._output = OutputWatch(f"{self.path}/{directory.OUTPUT}", None, trio.current_time())
         self._output.look(trio.current_time())
         progress = self._output.progress(ended=True)
-        self._tell(OUTPUT, {"output_bytes": self._output.size})
-        if progress is not None:
-            self._tell(PROGRESS, progress)
+        self._news.tell(self._output.size, progress, now())
         return progress
-
-    def _tell(self, type: str, seen: dict[str, Any]) -> None:
-        """Tell a latest value to who listens, if it is another one than before."""
-        if not self._switchboard.is_wanted(self.id):
-            self._told.clear()
-        elif self._told.get(type) != seen:
-            self._told[type] = seen
-            self._switchboard.publish(self.id, type, {"seq": self.ledger.head, "time": now(), "data": seen})
 
     # -- Its life
 
@@ -290,7 +260,7 @@ class LiveTask:
         """Look at it, and do what follows from that."""
         await self.ledger.settle_debts()
         if not self.ended.is_set():
-            await self._record_wish()
+            await self._wish.record(self.ledger, now())
             await self._record_silence()
         self.look = looking.look(self.path, self.summary.get("shim"), settle=True)
         if self.look.stage == "unstarted":
@@ -309,8 +279,8 @@ class LiveTask:
 
     def _see_unstarted(self) -> None:
         """Have a shim begin it, unless it is to be stopped or nothing can begin it: then no shim may."""
-        if self._wish is not None:
-            self._forestall(_FORESTALLED[self._wish.by], self._wish.by)
+        if (wish := self._wish.newest) is not None:
+            self._forestall(_FORESTALLED[wish.by], wish.by)
         elif self._failure is not None:
             self._forestall(self._failure)
         elif trio.current_time() >= self._next_hand_over:
@@ -389,11 +359,11 @@ class LiveTask:
         end = dict(look.end)
         is_empty = look.is_tree_empty
         if look.stage == "left":
-            self.survivors = _named(end.get("survivors"))
-        elif is_empty:
-            self.survivors = []
-        elif not self._are_survivors_watched or self._wish is not None:
-            await self._find_survivors(nursery)
+            self.survivors = named(end.get("survivors"))
+        elif is_empty or self.shim is None:
+            self.survivors, is_empty = [], True
+        elif not self._leftovers.is_watched or self._wish.newest is not None:
+            self.survivors = await self._leftovers.find(self.shim, nursery)
             is_empty = not self.survivors
             end["survivors"] = self.survivors
         if not self.ended.is_set():
@@ -410,50 +380,20 @@ class LiveTask:
         self.begun.set()
         self.ended.set()
 
-    async def _find_survivors(self, nursery: trio.Nursery) -> None:
-        """Find what a dead shim left, and ring when all of that has ended: it may have started more meanwhile."""
-        self.survivors = []
-        if (shim := self.shim) is not None:
-            find = partial(survivors.find, self.id, shim)
-            self.survivors = await trio.to_thread.run_sync(find, abandon_on_cancel=True)
-        if self.survivors and not self._are_survivors_watched:
-            self._are_survivors_watched = True
-            nursery.start_soon(self._ring_at_end_of_all, self.survivors)
-
-    async def _ring_at_end_of_all(self, processes: Sequence[Mapping[str, Any]]) -> None:
-        for each in processes:
-            pidfd = tree.open_process(each["pid"], each["start"])
-            if pidfd is not None:
-                try:
-                    await trio.lowlevel.wait_readable(pidfd)
-                finally:
-                    os.close(pidfd)
-        self._are_survivors_watched = False
-        self.ring()
-
     # -- Stopping it
-
-    async def _record_wish(self) -> None:
-        """Record that it is to be stopped, before anything is done for that; the first wish counts."""
-        if self._wish is None or self._is_wish_recorded:
-            return
-        if self.summary.get("state") != "stopping":
-            await self.ledger.record(records.stopping(self.id, now(), by=self._wish.by, grace=self._wish.grace))
-        self._is_wish_recorded = True
 
     async def _give_wish(self) -> None:
         """Order the shim to stop the task, or stop what a dead shim left."""
-        wish, shim = self._wish, self.look.shim
-        if wish is None or self._is_wish_given or shim is None or self.finished.is_set():
+        wish, shim = self._wish.newest, self.look.shim
+        if wish is None or self._wish.is_given or shim is None or self.finished.is_set():
             return
-        if not (self._is_wish_recorded or self.ended.is_set()):
+        if not (self._wish.is_recorded or self.ended.is_set()):
             self.ring()  # it was wished behind the last look for wishes
         elif self.look.stage != "ended":
-            self._is_wish_given = control.order_stop(self.path, shim, grace=wish.grace, by=wish.by)
+            self._wish.is_given = control.order_stop(self.path, shim, grace=wish.grace, by=wish.by)
         elif self.survivors:
-            self._is_wish_given = True
-            stop = partial(survivors.stop, self.id, shim, grace=wish.grace)
-            self.survivors = await trio.to_thread.run_sync(stop, abandon_on_cancel=True)
+            self._wish.is_given = True
+            self.survivors = await self._leftovers.stop(shim, wish.grace)
             self.ring()
 
     async def _record_silence(self) -> None:
@@ -462,13 +402,6 @@ class LiveTask:
             size = self._output.size
             stalled = records.stalled(self.id, now(), silent_seconds=round(seconds, 3), output_bytes=size)
             await self.ledger.record(stalled, notify=True)
-
-
-def _named(found: Any) -> list[dict[str, Any]]:
-    """Read which processes a file names that live; anybody may have written it."""
-    maps = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-    whole = [each for each in maps if all(isinstance(each.get(name), int) for name in ("pid", "start"))]
-    return [each for each in whole if tree.is_alive(each["pid"], each["start"])]
 
 
 def _discard(path: str) -> None:

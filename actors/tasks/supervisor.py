@@ -23,16 +23,17 @@ from turnkeeper.storage.errors import Conflict, NotFound, StorageError
 from turnkeeper.storage.requests import StreamRow
 
 from .. import protocol
-from ..errors import TaskDiffers
+from ..errors import SessionClosed, TaskDiffers
 from ..switchboard import Switchboard
 from . import records
 from .adoption import adopt
-from .live_task import STOP_SECONDS, Desk, LiveTask, now
+from .live_task import Desk, LiveTask, now
 from .naming import find_task
 from .owners import Owner, Owners
 from .recorder import Recorder
 from .requests import Start, Stop, Wait, start_from_wire, stop_from_wire, wait_from_wire
 from .spawner_keeper import SpawnerKeeper
+from .stop_wish import STOP_SECONDS
 
 TICK_SECONDS: Final = 1.0
 """How often those tasks are looked at of which nothing else would tell."""
@@ -215,6 +216,8 @@ class Supervisor:
             row = await self._row(start.task)
         task = self._live.get(start.task)
         if task is None and row is None:
+            if not (start.keep or self._is_attached(owner.token)):
+                raise SessionClosed("the store")  # it left meanwhile: nobody would end what it owns
             task = self._live[start.task] = LiveTask(start.task, self._desk, request.header, stall=start.stall)
             spec_owner = None if start.keep or owner.process["pid"] == 0 else owner.process
             self._nursery.start_soon(self._live_through, task, partial(task.begin, start, request, spec_owner))

@@ -20,6 +20,7 @@ from turnkeeper.runtime.tasks import directory, looking
 from ..served import kill
 from ..served_tasks import TaskStore, begin_session, events_of, fifo, marked_processes, row_of, task_store, types_of
 from ..serving import FrameClient, eventually, stopped
+from ..stores import make_store
 
 
 @pytest.fixture
@@ -45,6 +46,27 @@ def runs(store: TaskStore) -> int:
 
 
 # -- Killed while tasks run
+
+
+def test_a_store_that_sqlite_keeps_has_the_same_tasks(tmp_path: Path) -> None:
+    """What the writer keeps records in is no matter of the supervisor's: start, end, lost, adoption and notice."""
+    make_store(tmp_path / "store", "sqlite")
+    with task_store(tmp_path / "store") as store:
+        begin_session(store, "a-session")
+        client = store.client()
+        start = fifo(store.path)
+        task = client.shell("read nothing < pipe; exit 3", keep=True, session="a-session", **start)
+        lost = client.shell("exec sleep 100", keep=True)
+        store.kill_node(store.writer(), store.spawner(), row_of(store.path, lost)["shim"]["pid"])
+        store.start_node()
+        client = store.client()
+        assert client.wait(lost)["state"] == "lost"
+        client.stop(lost, grace=0.1)
+        (store.path / "pipe").write_text("go\n")
+        assert client.wait(task)["how"] == {"code": 3}
+        assert types_of(store, task) == ["task/requested", "task/started", "task/ended"]
+        assert types_of(store, lost) == ["task/requested", "task/started", "task/ended", "task/emptied"]
+        assert len(events_of(store.path, "inbox-a-session")) == 1
 
 
 @pytest.mark.parametrize("who", ["node", "node and writer", "node, writer and spawner"])
