@@ -262,6 +262,24 @@ def test_a_start_that_was_never_recorded_is_recorded_by_the_next_node(store: Tas
     assert runs(store) == 1
 
 
+def test_a_task_that_began_and_ended_while_nothing_could_be_recorded_has_both_records(store: TaskStore) -> None:
+    """Killed behind the fork; when the next node comes the task is over, and its start stands before its end."""
+    client = store.client()
+    client.shell("exit 0")
+    writer, spawner = store.writer(), store.spawner()
+    with stopped(spawner):
+        task, _ = client.begin_start("/bin/true", task="task-recorded", **counting(store))
+        eventually(lambda: store.handed_over() == task.encode())
+        os.kill(writer, signal.SIGSTOP)
+    eventually(lambda: (store.path / "tasks" / task / "exit.json").exists())
+    store.kill_node(writer)
+    store.start_node()
+    summary = store.client().wait(task)
+    assert (summary["how"], isinstance(summary["pid"], int)) == ({"code": 3}, True)
+    assert types_of(store, task) == ["task/requested", "task/started", "task/ended"]
+    assert runs(store) == 1
+
+
 def test_an_end_that_was_never_recorded_is_recorded_by_the_next_node_once(store: TaskStore) -> None:
     """Killed while the record of it was on its way: whether the writer had stored it or not, there is one."""
     begin_session(store, "a-session")

@@ -193,14 +193,16 @@ def test_what_a_host_owned_that_died_with_the_node_is_stopped_by_the_next_one(st
 
 
 def test_what_a_host_owns_that_lives_is_left_to_it_and_stopped_when_it_dies(store: TaskStore) -> None:
-    """It may be stopped or slow, and not have come back yet."""
+    """It may be stopped or slow, and not have come back yet. The node sees to it, whatever its shim does meanwhile."""
     store.client()
     process, task = host(store)
     store.kill_node(store.writer())
     store.start_node()
     client = store.client()
     assert client.live()[task]["state"] == "running"
-    end(process)
+    with stopped(row_of(store.path, task)["shim"]["pid"]):
+        end(process)
+        eventually(lambda: ("task/stopping", {"by": "owner", "grace": 5.0}) in events_of(store.path, task))
     assert client.wait(task)["by"] == "owner"
 
 
