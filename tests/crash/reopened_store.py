@@ -269,8 +269,8 @@ def _more(found: Counter[str], most: Counter[str]) -> dict[str, str]:
 def calm_descriptors() -> dict[str, Counter[str]]:
     """Count what node and writer have open at most when one client is there, and tasks and messages have been.
 
-    A node that adopted this client's tasks holds on to its process until that ends, and a writer that read the journal
-    for somebody to its file.
+    A node that adopted this client's tasks holds on to its process until that ends, and node and writer to the
+    journal's file if they had to read it.
     """
     with tempfile.TemporaryDirectory(prefix="turnkeeper-calm-") as place:
         store = Path(place) / "store"
@@ -280,8 +280,9 @@ def calm_descriptors() -> dict[str, Counter[str]]:
                     runtime.start_task(["/bin/true"], session=session).wait(tree=True)
                     next(session.inbox()).accept()
                 runtime.send(session.id, "round/message", {})
-            found = processes_by_role(store)
-            calm = {role: descriptors(found[role][0]) for role in ("node", "writer")}
+            pids = processes_by_role(store)
+            calm = {role: descriptors(pids[role][0]) for role in ("node", "writer")}
     calm["node"]["anon_inode:[pidfd]"] += 1
-    calm["writer"][".jsonl"] += 1
+    for found in calm.values():
+        found[".jsonl"] += 1
     return calm
