@@ -114,7 +114,6 @@ class BackendReader(Protocol):
         limit: int,
         before: tuple[int, str] | None = None,
         *,
-        above: int = 0,
         include_deleted: bool = False,
         label: tuple[str, str] | None = None,
         cwd: Collection[str] | str = (),
@@ -123,9 +122,8 @@ class BackendReader(Protocol):
     ) -> list[StreamRow]:
         """List streams with events, by recency of commit, below `before` (a row's position and id).
 
-        The list ends where no event is at a position greater than `above`. `label` is a name and its value; of the
-        paths in `cwd` one has to be the summary's `cwd` or `cwd_real`; `having` names a member that the summary has to
-        have; each further keyword names a member and what it has to be.
+        `label` is a name and its value; of the paths in `cwd` one has to be the summary's `cwd` or `cwd_real`; `having`
+        names a member that the summary has to have; each further keyword names a member and what it has to be.
         """
         ...
 

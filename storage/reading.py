@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import takewhile
 
 from zlib_ng.zlib_ng import crc32
 
@@ -300,7 +299,6 @@ class Reader:
         limit: int,
         before: tuple[int, str] | None = None,
         *,
-        above: int = 0,
         include_deleted: bool = False,
         label: tuple[str, str] | None = None,
         cwd: Collection[str] | str = (),
@@ -314,7 +312,7 @@ class Reader:
         rows: list[StreamRow] = []
         wanted = RowFilter(include_deleted, label, cwd, having, equal)
         with self._index.reading() as snapshot:
-            for stream in self._candidates(snapshot, before, above, wanted):
+            for stream in self._candidates(snapshot, before, wanted):
                 if len(rows) >= limit:
                     break
                 row = self._index.row(snapshot, stream)
@@ -322,17 +320,13 @@ class Reader:
                     rows.append(row)
         return rows
 
-    def _candidates(
-        self, snapshot: Transaction, before: tuple[int, str] | None, above: int, wanted: RowFilter
-    ) -> Iterator[str]:
+    def _candidates(self, snapshot: Transaction, before: tuple[int, str] | None, wanted: RowFilter) -> Iterator[str]:
         """Walk the streams that may fit, newest first: by recency as long as that finds some soon."""
-        index = self._index
-        for walked, place in enumerate(takewhile(lambda place: place[0] > above, index.recent(snapshot, before))):
+        for walked, place in enumerate(self._index.recent(snapshot, before)):
             if walked == ROWS_WALKED_MAX and wanted.is_selective:
-                rest = index.places_holding(snapshot, wanted, place)
-                yield from (stream for position, stream in rest if position > above)
+                yield from (stream for _, stream in self._index.places_holding(snapshot, wanted, place))
                 return
-            if wanted.passes(index.summary_content(snapshot, place[1])):
+            if wanted.passes(self._index.summary_content(snapshot, place[1])):
                 yield place[1]
 
     # -- the whole journal, by position

@@ -88,11 +88,6 @@ def unfinished(reader: BackendReader) -> list[StreamRow]:
     return reader.rows(_ALL, kind=TASK, having=UNFINISHED)
 
 
-def since(reader: BackendReader, session: str, position: int) -> list[StreamRow]:
-    """List the tasks of a session, by its id, that have records behind a position; the newest first."""
-    return reader.rows(_ALL, above=position, kind=TASK, session=session)
-
-
 def look_at(row: StreamRow, root: str) -> TaskState:
     """Give a task's state, as it is now if the journal doesn't know its end yet."""
     summary = row.summary

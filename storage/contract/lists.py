@@ -122,20 +122,6 @@ class ListClauses:
             rest = reader.rows(5, (next_one.position, next_one.id), label=("few", "1"), kind="session")
             assert [row.id for row in rest] == expected[2:]
 
-    def test_b16_a_list_ends_where_it_is_to_end(self, store: StoreInContract) -> None:
-        """With the streams that have events behind a position, however many others would fit, filtered or not."""
-        backend = store.open()
-        ids = [f"s-{number}" for number in range(2000)]
-        for first in range(0, 2000, 500):
-            backend.commit([creation(id, event(id, 0), cwd=f"/{id[-1]}") for id in ids[first : first + 500]])
-        appended(backend, Append("s-7", 1, 1, event("s-7", 1)))
-        assert listed(store, above=1998) == ["s-7", "s-1999", "s-1998"]
-        assert listed(store, above=1998, cwd="/9") == ["s-1999"]
-        assert listed(store, above=500, cwd="/7")[-2:] == ["s-517", "s-507"]
-        assert listed(store, above=2001) == []
-        with reading(store) as reader:
-            assert [row.id for row in reader.rows(5, (1999, "s-1998"), above=1997)] == ["s-1997"]
-
     def test_b16_ids_are_listed_by_their_beginnings(self, store: StoreInContract) -> None:
         """In their order, with those that nobody owns and those that are deleted; by what can be no id, none."""
         backend = store.open()

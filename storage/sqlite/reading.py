@@ -116,7 +116,6 @@ class SqliteReader:
         limit: int,
         before: tuple[int, str] | None = None,
         *,
-        above: int = 0,
         include_deleted: bool = False,
         label: tuple[str, str] | None = None,
         cwd: Collection[str] | str = (),
@@ -136,9 +135,9 @@ class SqliteReader:
         holds = "".join(f" AND ({' OR '.join('instr(summary, ?)' for _ in each)})" for each in pieces)
         with self._looking() as database:
             found = database.execute(
-                f"SELECT * FROM streams WHERE position > ? AND (position, id) < (?, ?){holds} "
+                f"SELECT * FROM streams WHERE position > 0 AND (position, id) < (?, ?){holds} "
                 "ORDER BY position DESC, id DESC",
-                (above, *((1 << 62, "") if before is None else before), *chain.from_iterable(pieces)),
+                (*((1 << 62, "") if before is None else before), *chain.from_iterable(pieces)),
             )
             while len(rows) < limit and (row := found.fetchone()) is not None:
                 stream = Stream(*row).as_row()

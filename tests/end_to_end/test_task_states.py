@@ -294,21 +294,6 @@ def test_unfinished_tasks_are_those_that_have_to_be_looked_at(tasks: Tasks) -> N
         assert [row.id for row in listing.unfinished(reader)] == ["task-new", "task-1499", "task-3"]
 
 
-def test_a_sessions_tasks_since_a_position_are_found(tasks: Tasks) -> None:
-    """Those with a record behind it, the newest first, and nobody else's."""
-    tasks.record(*[creation(id, event(id, 0)) for id in ("otter", "owl")])
-    tasks.request("task-before", session="otter")
-    tasks.request("task-goes-on", session="otter")
-    tasks.record(Append("otter", 1, 1, event("otter", 1)))
-    tasks.record(ended("task-goes-on", ENDED, 7, is_tree_empty=True))
-    tasks.request("task-others", session="owl")
-    tasks.request("task-after", session="otter")
-    with closing(open_reader(str(tasks.path), tasks._backend.index_directory)) as reader:
-        position = reader.row("otter").position
-        assert [row.id for row in listing.since(reader, "otter", position)] == ["task-after", "task-goes-on"]
-        assert listing.since(reader, "otter", reader.next_position()) == []
-
-
 def test_a_state_is_the_same_wherever_it_stands_in_a_list(tasks: Tasks) -> None:
     """A list's row and a look at the one task say the same; where it stood is no part of it."""
     tasks.record(ended("task-a", ENDED, 7, is_tree_empty=True))

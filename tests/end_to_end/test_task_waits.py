@@ -10,9 +10,11 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.errors import SessionClosed, StoreMissing
+from turnkeeper.actors.runtime import Runtime, open_runtime
 
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, kill, node_of, writer_of
+from ..served_tasks import no_task_left
 
 pytestmark = [pytest.mark.anyio, LOOPS_AND_STORES]
 
@@ -149,6 +151,50 @@ async def test_a_wait_goes_on_whoever_is_killed(runtime: Runtime, store: Path, t
             kill(process_of(store))
             await anyio.to_thread.run_sync(gate.write_text, "go\n")
     assert ends == [{"code": 6}]
+
+
+async def test_a_wait_is_told_that_the_store_cant_be_reached(runtime: Runtime, store: Path, tmp_path: Path) -> None:
+    """It can be waited again, and is answered when the store is back; meanwhile the task has gone on."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    task = await runtime.start_task(["sh", "-c", f"cat {gate}; exit 8"])
+    node, away = node_of(store), tmp_path / "away"
+    os.rename(store, away)
+    try:
+        kill(node)
+        with anyio.fail_after(SECONDS_MAX), pytest.raises(StoreMissing):
+            await task.wait()
+        await anyio.to_thread.run_sync(gate.write_text, "go\n")
+    finally:
+        os.rename(away, store)
+    with anyio.fail_after(SECONDS_MAX):
+        while True:
+            try:
+                end = await task.wait()
+                break
+            except StoreMissing:
+                continue
+    assert end.how == {"code": 8}
+
+
+async def test_a_wait_ends_when_its_runtime_is_left(store: Path) -> None:
+    """A kept task goes on, and nobody is left who would hear of its end."""
+    errors: list[Exception] = []
+    with no_task_left(store), anyio.fail_after(SECONDS_MAX):
+        async with anyio.create_task_group() as tasks, open_runtime(store) as runtime:
+            task = await runtime.start_task(["sleep", "60"], key="kept", on_owner_exit="keep")
+
+            async def wait() -> None:
+                try:
+                    await task.wait()
+                except SessionClosed as error:
+                    errors.append(error)
+
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+        assert len(errors) == 1
+        async with open_runtime(store) as runtime:
+            await runtime.task("kept").stop()
 
 
 async def test_a_stop_ends_the_whole_tree(runtime: Runtime) -> None:

@@ -172,10 +172,14 @@ async def test_it_is_told_until_a_turn_begins(agent: Agent, store: Path) -> None
                 assert await told(runtime, session.interrupted) == ["stopped", "runs", "ended"]
             await agent.open_gate()
             await runtime.wait_tasks("ended")
-            async with await runtime.open_session("agent") as session:
-                assert await told(runtime, session.interrupted) == ["stopped", "ended", "runs"]
-                async with session.turn():
-                    pass
+            first = await runtime.open_session("agent")
+            assert await told(runtime, first.interrupted) == ["stopped", "ended", "runs"]
+            async with first.turn():
+                pass
+            async with await runtime.open_session("agent", takeover=True) as session:
+                assert await told(runtime, session.interrupted) == ["runs"]
+            with suppress(Fenced):
+                await first.aclose()
             async with await runtime.open_session("agent") as session:
                 assert session.interrupted is None
             await stop_all(runtime)
