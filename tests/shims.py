@@ -117,6 +117,11 @@ class Shims:
         """Give a task to the spawner."""
         self.socket.send(task.id.encode())
 
+    def catch_up(self) -> None:
+        """Wait until the spawner has forked all that it was handed before, and no shim is left."""
+        self.shell("exit 0").wait()
+        until(lambda: not tree.children(self.process.pid))
+
     def start(self, *argv: str | bytes, **spec: Any) -> Started:
         """Make a task, hand it over and wait until its command runs, or can't."""
         task = self.make(argv, **spec)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from turnkeeper.runtime.tasks import directory, spawner, tree
+from turnkeeper.runtime.tasks import directory, spawner
 
 from ..shims import Shims, own_identity, until
 
@@ -200,9 +200,10 @@ def test_the_node_is_woken_at_each_step(shims: Shims) -> None:
 
 def test_a_node_that_does_not_listen_keeps_nothing_waiting(shims: Shims) -> None:
     """With the node's socket full or gone, tasks end all the same; what had no room is said again later."""
-    first = shims.shell("sleep 60 & exit 0")
+    first = shims.shell("until [ -e go ]; do sleep 0.01; done; sleep 60 & exit 0")
     for _ in range(8):
         shims.shell("exit 0").wait()
+    (shims.root / "go").touch()
     until(lambda: first.look().stage == "left")
     assert f"leader {first.id}" in until(lambda: f"leader {first.id}" in shims.heard() and shims.heard())
     os.unlink(shims.root / "task.sock")
@@ -242,8 +243,7 @@ def test_a_task_handed_over_twice_runs_once(shims: Shims, tmp_path: Path) -> Non
         shims.hand_over(task)
     task.wait()
     shims.hand_over(task)
-    shims.shell("exit 0").wait()
-    until(lambda: len(tree.children(shims.process.pid)) == 0)
+    shims.catch_up()
     assert (tmp_path / "runs").read_text() == "ran\n"
 
 

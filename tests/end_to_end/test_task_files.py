@@ -126,7 +126,7 @@ def test_a_directory_is_discarded_only_if_no_shim_has_it(shims: Shims) -> None:
     shims.hand_over(made)
     running.stop(0.0)
     running.wait()
-    until(lambda: not tree.children(shims.process.pid))
+    shims.catch_up()
     assert not os.path.exists(made.path)
     assert "No such file" in shims.log()
     Path(shims.root, "spawner.log").write_text("")

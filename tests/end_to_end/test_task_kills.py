@@ -11,7 +11,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -34,15 +36,15 @@ def test_a_shim_killed_before_any_of_its_system_calls_leaves_a_true_answer(tmp_p
         Path(task.path, "kill_at").write_text(str(call))
         shims.hand_over(task)
         tasks.append((task, tmp_path / f"runs-{call}"))
-    until(lambda: not tree.children(shims.process.pid) and not marked(*(task.id for task, _ in tasks)))
+    shims.catch_up()
+    until(lambda: not marked(*(task.id for task, _ in tasks)))
     stages = [_judge(task, runs) for task, runs in tasks]
     assert set(stages) == {"unstarted", "lost", "ended"}, stages
     assert any(task.id in shims.log().split() for task, _ in tasks), "no shim came to its end: raise CALLS_MAX"
     for task, _ in tasks:
         os.unlink(f"{task.path}/kill_at")
         shims.hand_over(task)
-    until(lambda: all(task.look().stage == "ended" for task, _ in tasks))
-    until(lambda: not tree.children(shims.process.pid))
+    shims.catch_up()
     for (task, runs), stage in zip(tasks, stages, strict=True):
         end = task.wait()
         assert ("lost" in end) == (stage == "lost")
@@ -70,15 +72,20 @@ def _hand_over_under_kills(shims: Shims, runs: Path, tasks: int, kills: int) -> 
     chance = random.Random(tasks)
     for _ in range(kills):
         unstarted = [task for task in made if task.look(settle=True).stage == "unstarted"]
-        for task in chance.sample(unstarted, min(len(unstarted), 2 * tasks // kills)):
+        chosen = chance.sample(unstarted, min(len(unstarted), 2 * tasks // kills))
+        for task in chosen:
             shims.hand_over(task)
-        if chance.random() < 0.5:
-            until(lambda: tree.children(shims.process.pid))
+        if chosen and chance.random() < 0.8:
+            until(partial(_any_begun, chosen))
         shims.restart_spawner()
     for task in made:
         shims.hand_over(task)
     assert [task.wait().get("how") for task in made] == [{"code": number % 250} for number in range(tasks)]
     assert Counter(runs.read_text().split()) == {str(number): 1 for number in range(tasks)}
+
+
+def _any_begun(tasks: list[Started]) -> bool:
+    return any(task.look().stage != "unstarted" for task in tasks)
 
 
 def test_tasks_run_once_whenever_their_spawner_is_killed(shims: Shims, tmp_path: Path) -> None:
@@ -184,27 +191,35 @@ def test_a_process_that_got_the_pid_of_a_dead_shim_is_no_survivor(shims: Shims) 
         found = tree.process_of(stranger.pid)
         assert found is not None
         assert (found.pid, found.session) == (shim["pid"], shim["pid"])
+        (child,) = until(lambda: tree.children(stranger.pid))
+        assert child.session == shim["pid"]
         assert survivors.find(task.id, shim) == []
         assert survivors.stop(task.id, shim, grace=0.0) == []
         assert not control.order_stop(task.path, shim, grace=0.0)
         assert task.look().is_lost
         assert stranger.poll() is None
+        assert tree.is_alive(child.pid, child.start)
     finally:
-        stranger.kill()
+        os.killpg(stranger.pid, signal.SIGKILL)
         stranger.wait()
 
 
 def _start_with_pid(pid: int) -> subprocess.Popen[bytes]:
     """Start a process with this pid, which is free."""
-    for _ in range(100):
+    deadline = time.monotonic() + 5.0
+    while time.monotonic() < deadline:
         try:
             Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
         except OSError as error:
             pytest.skip(f"the next pid can't be chosen here: {error}")
-        process = subprocess.Popen(["/bin/sleep", "600"], start_new_session=True)
-        if process.pid == pid:
-            return process
-        process.kill()
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", "read x || exit; sleep 600 & wait"], stdin=PIPE, start_new_session=True
+        )
+        assert process.stdin is not None
+        with process.stdin:
+            if process.pid == pid:
+                process.stdin.write(b"\n")
+                return process
         process.wait()
     pytest.skip("another process was always faster")
 
@@ -240,7 +255,7 @@ def test_a_task_of_another_boot_is_lost_with_all_its_processes(shims: Shims) -> 
     directory.write_whole(f"{unstarted.path}/spec.json", {**(spec or {}), "boot": "another"})
     assert unstarted.look(settle=True).end == {"lost": "the machine went down"}
     shims.hand_over(unstarted)
-    until(lambda: not tree.children(shims.process.pid))
+    shims.catch_up()
     assert unstarted.look().end == {"lost": "the machine went down"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -69,7 +70,7 @@ def test_a_stop_ends_what_forks_and_exits_faster_than_it_is_found(shims: Shims, 
 
 def test_a_stop_waits_as_long_as_its_grace_and_another_only_shortens_it(shims: Shims) -> None:
     """Nothing is killed before; a later order with less grace counts, one with more doesn't."""
-    task = shims.shell("trap 'echo told' TERM; echo; while :; do sleep 0.01; done")
+    task = shims.shell("trap 'echo told' TERM; echo; while :; do sleep 0.01; done", grace=600.0)
     task.said()
     task.stop(600.0)
     until(lambda: b"told" in task.output())
@@ -77,18 +78,29 @@ def test_a_stop_waits_as_long_as_its_grace_and_another_only_shortens_it(shims: S
     began = time.monotonic()
     task.stop(0.2)
     task.stop(600.0)
+    os.kill(task.shim["pid"], signal.SIGTERM)
     assert task.wait()["how"] == {"signal": signal.SIGKILL}
     assert 0.2 <= time.monotonic() - began < 10
 
 
 def test_what_a_command_starts_to_clean_up_has_the_grace_as_well(shims: Shims) -> None:
     """SIGTERM reaches what was there at the stop, not what a command begins because of it."""
-    task = shims.shell("trap 'sleep 0.3; echo clean; exit 4' TERM; echo; while :; do sleep 0.01; done")
+    task = shims.shell("trap 'sleep 0.3 && echo clean; exit 4' TERM; echo; while :; do sleep 0.01; done")
     task.said()
     task.stop(10.0)
     end = task.wait()
     assert (end["how"], end["by"]) == ({"code": 4}, "stop")
     assert task.output().endswith(b"clean\n")
+
+
+def test_a_stopped_process_gets_its_chance_to_end(shims: Shims) -> None:
+    """It goes on, as it would never act on SIGTERM otherwise, and has the grace."""
+    task = shims.shell("trap 'exit 5' TERM; echo; kill -STOP $$; while :; do sleep 0.01; done")
+    task.said()
+    until(lambda: (found := tree.process_of(task.leader)) and found.is_stopped)
+    task.stop(60.0)
+    end = task.wait()
+    assert (end["how"], end["by"]) == ({"code": 5}, "stop")
 
 
 def test_a_timeout_stops_the_whole_tree(shims: Shims) -> None:
@@ -180,6 +192,33 @@ from turnkeeper.runtime.tasks import tree
 def refuse(parent): raise AssertionError("there are no such files")
 tree.has_children_files, tree._children_by_files = lambda: False, refuse
 script["main"]()
+"""
+
+
+def test_a_dead_childs_group_is_killed_and_never_ones_own() -> None:
+    """What its parent left, in the group of a child that nobody reaped yet, is killed though it isn't below."""
+    command = [sys.executable, "-c", _KILL_BELOW]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, start_new_session=True)
+    assert (done.returncode, done.stdout.split()[1:], done.stderr) == (0, ["before", "True", "after", "False"], "")
+
+
+_KILL_BELOW = """
+import os, subprocess
+from turnkeeper.runtime.tasks import tree
+left = subprocess.Popen(["/bin/sh", "-c", "sleep 600 >/dev/null & echo $!"], process_group=0, stdout=subprocess.PIPE)
+pid = int(left.stdout.readline())
+start = tree.process_of(pid).start
+own = subprocess.Popen(["/bin/true"])
+for child in (left, own):
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+print(pid, "before", tree.is_alive(pid, start))
+tree.kill_below(os.getpid())
+while tree.is_alive(pid, start):
+    pass
+print("after", tree.is_alive(pid, start))
+for child in (left, own):
+    child.wait()
+left.stdout.close()
 """
 
 
