@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from turnkeeper.runtime.frame_socket import READ_BYTES, peer_of
 from turnkeeper.runtime.frames import FrameDecoder, FrameError, encode_frame
 
 from .directory import StoreDirectory
-from .frame_socket import READ_BYTES, peer_of
 from .opening_loop import OpeningLoop, Pause
 from .protocol import (
     ERROR,

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import anyio
 from anyio.from_thread import BlockingPortal
 
-from turnkeeper.runtime.actors import ActorRef
+from turnkeeper.runtime.actor_ref import ActorRef
 from turnkeeper.storage.exact_json import Surrogates
 from turnkeeper.storage.store import Durability
 

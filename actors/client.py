@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from turnkeeper.runtime.actors import without_interrupts
+from turnkeeper.runtime.frame_socket import FrameSocket
 from turnkeeper.runtime.frames import FrameError
 from turnkeeper.runtime.identity import own_identity, process_state
 from turnkeeper.storage.errors import BlobMissing, NotFound, SessionBusy, StorageError, StoreRefused
@@ -27,7 +28,6 @@ from .blobs import Blobs
 from .bus import PUBLISH_SECONDS, Bus, Listener
 from .conversation import Conversation
 from .errors import ForkedProcess, NodeNotAnswering, SessionClosed
-from .frame_socket import FrameSocket
 from .ids import new_token
 from .joining import Attachment, join
 from .link import Link, Request

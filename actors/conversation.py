@@ -14,9 +14,9 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from turnkeeper.runtime.actors import without_interrupts
+from turnkeeper.runtime.frame_socket import FrameSocket
 from turnkeeper.runtime.frames import FrameError
 
-from .frame_socket import FrameSocket
 from .link import Link, Request
 from .protocol import check_hello
 

@@ -20,6 +20,7 @@ from typing import Any, get_args
 
 import anyio
 
+from turnkeeper.runtime.frame_socket import FrameSocket, peer_of
 from turnkeeper.runtime.frames import FrameError
 from turnkeeper.runtime.identity import own_identity
 from turnkeeper.runtime.processes import ChildProcess, describe_exit, died_by_signal, read_line
@@ -30,7 +31,6 @@ from turnkeeper.storage.store import BackendName, Durability, describe, require_
 from . import launch, protocol
 from .conversation import hear_hello
 from .directory import StoreDirectory
-from .frame_socket import FrameSocket, peer_of
 from .opening_loop import OpeningLoop, Pause, StartCandidate
 from .protocol import NODE_LOG, NODE_SOCKET, PATIENCE_SECONDS, WRITER_SOCKET, check_hello, error_from_wire
 

@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from turnkeeper.runtime.frame_socket import FrameSocket
 from turnkeeper.runtime.frames import FrameError, encode_frame
 from turnkeeper.runtime.identity import Identity, identity_of
 from turnkeeper.storage.errors import StorageError
 from turnkeeper.storage.store import STORE_FILE, StoreDescription
 
 from . import launch, protocol
-from .frame_socket import FrameSocket
 from .node_log import log
 from .peers import Peer, stop_listening, welcome
 from .switchboard import Place, Switchboard

@@ -14,10 +14,10 @@ from contextlib import suppress
 
 import trio
 
+from turnkeeper.runtime.frame_socket import FrameSocket, peer_of
 from turnkeeper.runtime.frames import encode_frame
 from turnkeeper.storage.errors import StoreRefused
 
-from .frame_socket import FrameSocket, peer_of
 from .node_log import log
 from .protocol import ERROR, error_to_wire
 

@@ -18,7 +18,8 @@ from typing import Any
 
 import anyio
 
-from turnkeeper.runtime.actors import ActorRef, spawn_in_loop, without_interrupts
+from turnkeeper.runtime.actor_ref import ActorRef
+from turnkeeper.runtime.actors import spawn_in_loop, without_interrupts
 from turnkeeper.runtime.errors import register_error
 from turnkeeper.storage.errors import Failed
 from turnkeeper.storage.store import Durability

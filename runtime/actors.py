@@ -1,9 +1,9 @@
 """Actors: plain classes whose async methods handle one message at a time, and the references through which others ask.
 
 The public coroutine methods of a class are its handlers. If it has `__aenter__` and `__aexit__`, they bracket its life.
-An `ActorRef` is the same for an actor in the loop and for one in a worker process (worker.py): a bounded mailbox in
-this loop, in front of whatever does the work. An actor ends when it is stopped, when its task group is cancelled, or
-when it fails: when a handler raises what is no registered error (errors.py). It is not started again here.
+Its reference (actor_ref.py) is the same for an actor in the loop and for one in a worker process (worker.py): a bounded
+mailbox in this loop, in front of whatever does the work. An actor ends when it is stopped, when its task group is
+cancelled, or when it fails: when a handler raises what is no registered error (errors.py). It isn't started again here.
 
 An actor's end never cancels its task group. The ask that met a failure is told of it, every later ask and tell is told
 how the actor ended, and `stop` raises what nobody was told of: the error of a tell or of `__aexit__`. Only an error of
@@ -16,13 +16,13 @@ import inspect
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
+from .actor_ref import ActorEnd, ActorRef
 from .errors import ActorNotStarted, ActorUnknown, actor_error, is_answer
 from .mailbox import BYTES_MAX, MESSAGES_MAX, Mailbox, MailboxClosed, MailboxStatistics
 
@@ -36,14 +36,6 @@ VALUE_BYTES = 16
 Arguments: TypeAlias = tuple[Any, ...]
 Keywords: TypeAlias = dict[str, Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True)
-class ActorEnd:
-    """How an actor ended: in one line, and the error if it failed."""
-
-    reason: str
-    error: Exception | None = None
 
 
 class Sealed(NamedTuple):
@@ -106,11 +98,11 @@ class LetterRefused(Exception):
         self.error = error
 
 
-class ActorRef:
-    """How others in this loop reach one actor."""
+class MailboxRef(ActorRef):
+    """A reference with the actor's mailbox in it."""
 
     def __init__(self, name: str, mailbox: Mailbox[Letter], shutdown_seconds: float) -> None:
-        self.name = name
+        super().__init__(name)
         self._mailbox = mailbox
         self._shutdown_seconds = shutdown_seconds
         self._handlers: frozenset[str] = frozenset()
@@ -122,10 +114,6 @@ class ActorRef:
         self._end_known = anyio.Event()
         self._untold: Exception | None = None
 
-    def __repr__(self) -> str:
-        return f"<ActorRef {self.name}: {self._end.reason if self._end else 'alive'}>"
-
-    # A timeout of the caller's own scope could not tell what was not started from what may have been done.
     async def ask(
         self,
         method: str,
@@ -134,19 +122,6 @@ class ActorRef:
         timeout: float | None = None,  # noqa: ASYNC109
         **keywords: Any,
     ) -> Any:
-        """Have the actor's handler run with these arguments, after all it was sent before, and return what it returns.
-
-        Waits for room in the mailbox and then for the reply, at most `timeout` seconds for both. Cancelled, only the
-        wait ends: a message that is in the mailbox stays there and will be handled.
-
-        Raises:
-            ActorNotStarted: The actor has ended, is being stopped, or ended before its turn; or the time was over
-                while the mailbox was full. Nothing was done.
-            ActorUnknown: The actor or its process ended while it was at it, or the time is over: it may have been done.
-            ActorError: The handler failed. Registered errors (errors.py) arrive as what they are.
-            AttributeError: The actor has no such handler.
-            TypeError: An argument can't cross to the actor's process.
-        """
         letter, size = self._write(method, arguments, keywords)
         letter.wanted, posted = True, False
         try:
@@ -162,18 +137,9 @@ class ActorRef:
         raise ActorUnknown(letter.call, reason) if posted else ActorNotStarted(letter.call, f"{reason}, mailbox full")
 
     async def tell(self, method: str, /, *arguments: Any, **keywords: Any) -> None:
-        """Have the actor's handler run with these arguments some time; wait only for room in the mailbox.
-
-        Cancelled while it waits, nothing was told. Raises ActorNotStarted, AttributeError and TypeError as `ask` does.
-        """
         await self._post(*self._write(method, arguments, keywords))
 
     def tell_nowait(self, method: str, /, *arguments: Any, **keywords: Any) -> None:
-        """Tell without waiting.
-
-        Raises:
-            MailboxFull: There is no room now; nothing was told. Otherwise as `tell` does.
-        """
         letter, size = self._write(method, arguments, keywords)
         try:
             self._mailbox.put_nowait(letter, size)
@@ -181,14 +147,6 @@ class ActorRef:
             raise self._refusal(letter) from None
 
     async def stop(self, shutdown_seconds: float | None = None) -> ActorEnd:
-        """End the actor in order and return how it ended; if it has ended already, only return that.
-
-        It takes no more messages, handles those that it has, and leaves, within `shutdown_seconds`; then it is
-        cancelled, and a process that does not heed that is killed. Shielded from cancellation.
-
-        Raises:
-            Exception: The error of a tell, or of the actor's `__aexit__`, that nobody was told of.
-        """
         seconds = self._shutdown_seconds if shutdown_seconds is None else shutdown_seconds
         self._stop_deadline = anyio.current_time() + seconds
         self._mailbox.close()
@@ -203,18 +161,15 @@ class ActorRef:
         return end
 
     async def wait_ended(self) -> ActorEnd:
-        """Wait until the actor has ended and return how. Cancelling only ends the wait."""
         await self._end_known.wait()
         assert self._end is not None
         return self._end
 
     @property
     def end(self) -> ActorEnd | None:
-        """How the actor ended; None while it lives."""
         return self._end
 
     def statistics(self) -> MailboxStatistics:
-        """Return what its mailbox holds now."""
         return self._mailbox.statistics()
 
     def _write(self, method: str, arguments: Arguments, keywords: Keywords) -> tuple[Letter, int]:
@@ -240,7 +195,7 @@ class ActorRef:
 class Life:
     """The other side of a reference, for the one task that runs its actor."""
 
-    def __init__(self, ref: ActorRef) -> None:
+    def __init__(self, ref: MailboxRef) -> None:
         self._ref = ref
 
     @property
@@ -345,7 +300,7 @@ async def spawn_in_loop(
         Exception: What its constructor or its `__aenter__` raised, as it is.
     """
     mailbox = Mailbox[Letter](messages_max=messages_max, bytes_max=bytes_max)
-    ref = ActorRef(name or str(getattr(actor, "__name__", "actor")), mailbox, shutdown_seconds)
+    ref = MailboxRef(name or str(getattr(actor, "__name__", "actor")), mailbox, shutdown_seconds)
     await task_group.start(without_interrupts(_live_in_loop), Life(ref), actor, arguments, name=ref.name)
     return ref
 

@@ -24,15 +24,16 @@ from typing import IO, Any, NamedTuple
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
+from .actor_ref import ActorRef
 from .actors import (
     SHUTDOWN_SECONDS,
-    ActorRef,
     Arguments,
     Keywords,
     Letter,
     LetterLost,
     LetterRefused,
     Life,
+    MailboxRef,
     Sealed,
     without_interrupts,
 )
@@ -84,7 +85,7 @@ async def spawn_in_process(
     target = actor if isinstance(actor, str) else f"{actor.__module__}:{actor.__qualname__}"
     order = _StartOrder(target, _preparation_of_main(target), encode_checked_frame(["boot", target, arguments]))
     mailbox = Mailbox[Letter](messages_max=messages_max, bytes_max=bytes_max)
-    ref = ActorRef(name or target.rpartition(":")[2], mailbox, shutdown_seconds)
+    ref = MailboxRef(name or target.rpartition(":")[2], mailbox, shutdown_seconds)
     await task_group.start(without_interrupts(_live_in_process), Life(ref), order, ready_seconds, name=ref.name)
     return ref
 

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from turnkeeper.actors.tasks.state import TaskState
     from turnkeeper.actors.tasks.task import Task, TasksStopped
     from turnkeeper.actors.turns import ToolCall
-    from turnkeeper.runtime.actors import ActorRef
+    from turnkeeper.runtime.actor_ref import ActorRef
     from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown
 
 __version__ = "0.1.0"
@@ -163,7 +163,7 @@ if not TYPE_CHECKING:
         "Task": "turnkeeper.actors.tasks.task",
         "TasksStopped": "turnkeeper.actors.tasks.task",
         "ToolCall": "turnkeeper.actors.turns",
-        "ActorRef": "turnkeeper.runtime.actors",
+        "ActorRef": "turnkeeper.runtime.actor_ref",
         "ActorError": "turnkeeper.runtime.errors",
         "ActorNotStarted": "turnkeeper.runtime.errors",
         "ActorUnknown": "turnkeeper.runtime.errors",

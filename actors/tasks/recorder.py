@@ -12,13 +12,13 @@ from typing import Any
 import anyio
 from anyio.abc import TaskStatus
 
+from turnkeeper.runtime.frame_socket import FrameSocket
 from turnkeeper.runtime.frames import FrameError
 from turnkeeper.storage.errors import StorageError
 from turnkeeper.storage.requests import Appended, Post
 
 from ..conversation import Conversation, hear_hello
 from ..directory import StoreDirectory
-from ..frame_socket import FrameSocket
 from ..link import Link
 from ..protocol import RECORD, WRITER_SOCKET, error_from_wire
 from ..reads import StoreReads

@@ -11,7 +11,8 @@ import pytest
 import trio
 from anyio.abc import TaskGroup
 
-from turnkeeper.runtime.actors import ActorEnd, ActorRef, spawn_in_loop
+from turnkeeper.runtime.actor_ref import ActorEnd, ActorRef
+from turnkeeper.runtime.actors import spawn_in_loop
 from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown
 from turnkeeper.runtime.mailbox import MailboxFull, MailboxStatistics, MessageTooLarge
 from turnkeeper.runtime.worker import spawn_in_process

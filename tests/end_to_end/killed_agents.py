@@ -18,10 +18,10 @@ from typing import Any
 import anyio
 
 from turnkeeper.actors.folding import Effect
-from turnkeeper.actors.frame_socket import FrameSocket
 from turnkeeper.actors.ids import new_session_id
 from turnkeeper.actors.runtime import Runtime, open_runtime
 from turnkeeper.actors.session import Session
+from turnkeeper.runtime.frame_socket import FrameSocket
 
 from .suspensions import Once, Suspensions
 

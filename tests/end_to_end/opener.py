@@ -13,8 +13,8 @@ from typing import Any
 
 import anyio
 
-from turnkeeper.actors.frame_socket import FrameSocket
 from turnkeeper.actors.joining import Attachment, join
+from turnkeeper.runtime.frame_socket import FrameSocket
 from turnkeeper.runtime.frames import FrameError
 
 from ..stores import event

@@ -15,7 +15,7 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from turnkeeper.runtime.actors import ActorRef
+from turnkeeper.runtime.actor_ref import ActorRef
 from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown, WorkerStartError
 from turnkeeper.runtime.frames import FRAME_BYTES_MAX, FrameError
 from turnkeeper.runtime.identity import process_state

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from turnkeeper.actors.frame_socket import FrameSocket
+from turnkeeper.runtime.frame_socket import FrameSocket
 from turnkeeper.runtime.frames import FrameError, encode_frame
 
 pytestmark = pytest.mark.anyio

@@ -1,4 +1,4 @@
-"""A Unix stream socket that carries frames, for any event loop: node, writer and clients all talk through it.
+"""A Unix stream socket that carries frames, for any event loop: processes of a store talk to each other through it.
 
 The socket is non-blocking and nothing here imports a loop: waiting is done by three functions that trio.lowlevel and
 anyio both have. What can be sent at once is sent at once; the rest stays in order in `unsent`, which `drain` sends.
@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Any, Protocol
 
-from turnkeeper.runtime.frames import FrameDecoder, encode_frame
+from .frames import FrameDecoder, encode_frame
 
 READ_BYTES = 64 * 1024
 """What one call reads at most. From 128 KiB on the C library maps memory for each call, at ten times a read's cost."""

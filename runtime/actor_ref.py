@@ -1,0 +1,94 @@
+"""What others hold of an actor: the reference, the same wherever the actor lives.
+
+This is the face alone. An actor of this loop, or of a worker process that this loop started, has its mailbox in this
+loop (actors.py).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from .mailbox import MailboxStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class ActorEnd:
+    """How an actor ended: in one line, and the error if it failed."""
+
+    reason: str
+    error: Exception | None = None
+
+
+class ActorRef(ABC):
+    """How others in this loop reach one actor. `name` is what errors call it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<ActorRef {self.name}: {self.end.reason if self.end else 'alive'}>"
+
+    # A timeout of the caller's own scope could not tell what was not started from what may have been done.
+    @abstractmethod
+    async def ask(
+        self,
+        method: str,
+        /,
+        *arguments: Any,
+        timeout: float | None = None,  # noqa: ASYNC109
+        **keywords: Any,
+    ) -> Any:
+        """Have the actor's handler run with these arguments, after all it was sent before, and return what it returns.
+
+        Waits for room in the mailbox and then for the reply, at most `timeout` seconds for both. Cancelled, only the
+        wait ends: a message that is in the mailbox stays there and will be handled.
+
+        Raises:
+            ActorNotStarted: The actor has ended, is being stopped, or ended before its turn; or the time was over
+                while the mailbox was full. Nothing was done.
+            ActorUnknown: The actor or its process ended while it was at it, or the time is over: it may have been done.
+            ActorError: The handler failed. Registered errors (errors.py) arrive as what they are.
+            AttributeError: The actor has no such handler.
+            TypeError: An argument can't cross to the actor's process.
+        """
+
+    @abstractmethod
+    async def tell(self, method: str, /, *arguments: Any, **keywords: Any) -> None:
+        """Have the actor's handler run with these arguments some time; wait only for room in the mailbox.
+
+        Cancelled while it waits, nothing was told. Raises ActorNotStarted, AttributeError and TypeError as `ask` does.
+        """
+
+    @abstractmethod
+    def tell_nowait(self, method: str, /, *arguments: Any, **keywords: Any) -> None:
+        """Tell without waiting.
+
+        Raises:
+            MailboxFull: There is no room now; nothing was told. Otherwise as `tell` does.
+        """
+
+    @abstractmethod
+    async def stop(self, shutdown_seconds: float | None = None) -> ActorEnd:
+        """End the actor in order and return how it ended; if it has ended already, only return that.
+
+        It takes no more messages, handles those that it has, and leaves, within `shutdown_seconds`; then it is
+        cancelled, and a process that does not heed that is killed. Shielded from cancellation.
+
+        Raises:
+            Exception: The error of a tell, or of the actor's `__aexit__`, that nobody was told of.
+        """
+
+    @abstractmethod
+    async def wait_ended(self) -> ActorEnd:
+        """Wait until the actor has ended and return how. Cancelling only ends the wait."""
+
+    @property
+    @abstractmethod
+    def end(self) -> ActorEnd | None:
+        """How the actor ended; None while it lives."""
+
+    @abstractmethod
+    def statistics(self) -> MailboxStatistics:
+        """Return what its mailbox holds now."""
