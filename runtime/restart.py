@@ -7,7 +7,6 @@ within a period; the delay grows with each restart in a row and begins anew once
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -53,29 +52,55 @@ class GiveUp:
 Decision: TypeAlias = Restart | GiveUp
 
 
+@dataclass(frozen=True, slots=True)
+class RestartWindow:
+    """The restarts that count against the intensity: those within the last period, by their times."""
+
+    times: tuple[float, ...] = ()
+
+    def admit(self, policy: RestartPolicy, now: float) -> RestartWindow | GiveUp:
+        """Count a restart at `now`, seconds on a clock that never steps back; or say that there can't be one."""
+        times = tuple(time for time in self.times if now - time <= policy.period_seconds)
+        if len(times) >= policy.intensity:
+            restarts = f"{policy.intensity} restart{'s' * (policy.intensity != 1)}"
+            return GiveUp(f"it ended again after {restarts} within {policy.period_seconds:g} s")
+        return RestartWindow((*times, now))
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """The restarts of one child in a row, and since when it is up; None if it hasn't come up since the last one."""
+
+    in_a_row: int = 0
+    up_since: float | None = None
+
+    def after_death(self, policy: RestartPolicy, now: float, chance: float) -> tuple[float, Backoff]:
+        """Give the seconds to wait before it is started again; `chance` is from 0 to below 1."""
+        stayed_up = self.up_since is not None and now - self.up_since >= policy.period_seconds
+        in_a_row = 0 if stayed_up else self.in_a_row
+        # The exponent is bounded too: a float has no two to the thousandth.
+        delay = min(policy.backoff_max, policy.backoff_first * 2.0 ** min(in_a_row, 64))
+        return delay * (1 - policy.jitter * chance), Backoff(in_a_row + 1)
+
+    def came_up(self, now: float) -> Backoff:
+        """Take note that it is up from `now` on."""
+        return Backoff(self.in_a_row, now)
+
+
 class RestartHistory:
-    """The restarts of one child; asked once for each of its deaths."""
+    """The restarts of one child that is kept by itself; asked once for each of its deaths."""
 
     def __init__(self, policy: RestartPolicy) -> None:
         self._policy = policy
-        self._within_period: deque[float] = deque()
-        self._in_a_row = 0
-        self._up_since: float | None = None
+        self._window = RestartWindow()
+        self._backoff = Backoff()
 
     def decide(self, now: float, chance: Callable[[], float] = random.random) -> Decision:
         """Decide about a death at `now`, seconds on a clock that never steps back; `chance` gives from 0 to below 1."""
-        policy = self._policy
-        while self._within_period and now - self._within_period[0] > policy.period_seconds:
-            self._within_period.popleft()
-        if len(self._within_period) >= policy.intensity:
-            times = f"{policy.intensity} restart{'s' * (policy.intensity != 1)}"
-            return GiveUp(f"it ended again after {times} within {policy.period_seconds:g} s")
-        if self._up_since is not None and now - self._up_since >= policy.period_seconds:
-            self._in_a_row = 0
-        # The exponent is bounded too: a float has no two to the thousandth.
-        delay = min(policy.backoff_max, policy.backoff_first * 2.0 ** min(self._in_a_row, 64))
-        delay *= 1 - policy.jitter * chance()
-        self._within_period.append(now)
-        self._in_a_row += 1
-        self._up_since = now + delay
+        window = self._window.admit(self._policy, now)
+        if isinstance(window, GiveUp):
+            return window
+        self._window = window
+        delay, backoff = self._backoff.after_death(self._policy, now, chance())
+        self._backoff = backoff.came_up(now + delay)
         return Restart(delay)

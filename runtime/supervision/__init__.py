@@ -1,0 +1,1 @@
+"""Supervision of actors as in OTP: what a child is, what is decided about it, and who carries that out."""

@@ -1,0 +1,110 @@
+"""What a supervisor is told of its children, in OTP's words: what to start, when to start it again, how to stop it.
+
+A spec is a value: the same one may stand in several trees, and every incarnation of the child is made from it anew.
+Mistakes show where it is written. It starts nothing itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
+
+from ..actors import SHUTDOWN_SECONDS
+from ..mailbox import BYTES_MAX, MESSAGES_MAX
+from ..restart import RestartPolicy
+
+RestartKind: TypeAlias = Literal["permanent", "transient", "temporary"]
+"""When a child that ended by itself is started again: always; unless it ended normally; never."""
+
+Strategy: TypeAlias = Literal["one_for_one", "one_for_all", "rest_for_one"]
+"""Who is started again with a child: nobody, all of them, or those that were started after it."""
+
+READY_SECONDS = 10.0
+"""How long a child may take to be ready, if nothing else is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """A child of a supervisor.
+
+    `start` says what it is:
+    - a class, or any callable that makes an actor of `arguments`: an actor in the loop, or with `process` in a worker
+      process of its own, where `start` may also be the class's "module:name";
+    - an async function: it is called with `arguments` and a keyword `started`, a function of no arguments that it calls
+      once it is ready, and it lives until it returns;
+    - a `Tree`: a supervisor of children of its own.
+
+    It has to be ready within `ready_seconds`. When it is stopped it has `shutdown_seconds`, then it is cancelled, and a
+    process killed; with None that is done at once. Both don't count for a tree, whose children have times of their own.
+    A mailbox holds `messages_max` messages of `bytes_max` together.
+
+    Mind that a restarted child begins with `arguments` alone: what has to outlive it belongs into a session or a file.
+    """
+
+    name: str
+    start: Callable[..., Any] | str | Tree
+    arguments: tuple[Any, ...] = ()
+    _: KW_ONLY
+    process: bool = False
+    restart: RestartKind = "permanent"
+    shutdown_seconds: float | None = SHUTDOWN_SECONDS
+    ready_seconds: float = READY_SECONDS
+    messages_max: int = MESSAGES_MAX
+    bytes_max: int = BYTES_MAX
+
+    def __post_init__(self) -> None:
+        name: object = self.name
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"a child needs a name, not {name!r}")
+        if not isinstance(self.arguments, tuple):
+            raise TypeError(f"the arguments of child {self.name!r} have to be a tuple, not {self.arguments!r}")
+        if self.restart not in get_args(RestartKind):
+            raise ValueError(f"child {self.name!r} is {' or '.join(get_args(RestartKind))}, not {self.restart!r}")
+        if (self.shutdown_seconds is not None and not self.shutdown_seconds >= 0) or not self.ready_seconds > 0:
+            raise ValueError(f"child {self.name!r} needs shutdown_seconds from 0 on, or None, and ready_seconds")
+        if self.messages_max < 1 or self.bytes_max < 0:
+            raise ValueError(f"child {self.name!r} needs room for one message in its mailbox")
+        self._check_start()
+
+    @property
+    def is_actor(self) -> bool:
+        """Whether it can be asked and told."""
+        return not isinstance(self.start, Tree) and not self.is_function
+
+    @property
+    def is_function(self) -> bool:
+        """Whether it is an async function."""
+        return inspect.iscoroutinefunction(self.start)
+
+    def _check_start(self) -> None:
+        if not isinstance(self.start, str | Tree) and not callable(self.start):
+            raise TypeError(f"child {self.name!r} can't be started: {self.start!r} is no class, function or Tree")
+        if self.process and not isinstance(self.start, str | type):
+            raise TypeError(f"child {self.name!r} can't be a process: {self.start!r} is no class and no 'module:name'")
+        if isinstance(self.start, str) and not self.process:
+            raise TypeError(f"child {self.name!r} is given by name, {self.start!r}, which needs process=True")
+        if isinstance(self.start, Tree) and self.arguments:
+            raise TypeError(f"child {self.name!r} is a tree, which takes no arguments")
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A supervisor that is another one's child, with its own children, in their start order, and its own policy."""
+
+    children: tuple[ChildSpec, ...]
+    _: KW_ONLY
+    strategy: Strategy = "one_for_one"
+    policy: RestartPolicy = field(default_factory=RestartPolicy)
+
+    def __post_init__(self) -> None:
+        if self.strategy not in get_args(Strategy):
+            raise ValueError(f"a strategy is {', '.join(get_args(Strategy))}, not {self.strategy!r}")
+        children: object = self.children
+        if not isinstance(children, tuple) or not all(isinstance(child, ChildSpec) for child in children):
+            raise TypeError(f"the children of a supervisor have to be a tuple of ChildSpec, not {children!r}")
+        for name, times in Counter(child.name for child in self.children).items():
+            if times > 1:
+                raise ValueError(f"{times} children of one supervisor have the name {name!r}")

@@ -1,0 +1,337 @@
+"""Decide what a supervisor does: OTP's rules as one pure function from a state and an event to a state and actions.
+
+Time and chance come with the events, and the actions are somebody else's to carry out (supervisor.py), who reports how
+each came out by another event. So all that can happen to a supervisor, in any order, can be tried without one.
+
+Each child has a `status`, what it is now, and a `goal`, what is to become of it. An event changes these alone; the
+actions follow from them in one place (`_advance`): what has to end is stopped, the last first and one after another;
+then what has to run is started, the first first and one after another. Only under one_for_one, once all were up, no
+child waits for another one's start.
+
+Invariants: a child is started only when it is down, and stopped only when it is not, so there never are two of one.
+After `EndAll`, or a restart too many, nothing is started. `Finish` comes once, last, when every child is down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from ..restart import Backoff, GiveUp, RestartPolicy, RestartWindow
+from .child_spec import RestartKind, Strategy
+
+Status: TypeAlias = Literal["down", "starting", "up", "stopping"]
+
+Goal: TypeAlias = Literal["up", "again", "done", "down", "gone"]
+"""To be up; to be stopped and started again; to rest, as it ended in order; to stay down; to be forgotten once down."""
+
+Cause: TypeAlias = Literal["boot", "new", "request", "restart"]
+"""Why it is started. If it fails the supervisor ends; the child is forgotten; it stays down; it counts as a death."""
+
+Phase: TypeAlias = Literal["starting", "running", "ending", "ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChildState:
+    """A child as the decisions know it. `due` is when it may be started, in seconds on the clock of the events."""
+
+    name: str
+    restart: RestartKind
+    status: Status = "down"
+    goal: Goal = "up"
+    cause: Cause = "boot"
+    due: float = -math.inf
+    backoff: Backoff = field(default_factory=Backoff)
+
+    @property
+    def has_to_end(self) -> bool:
+        """Whether it has to be stopped."""
+        return self.status in ("starting", "up") and self.goal != "up"
+
+    @property
+    def has_to_start(self) -> bool:
+        """Whether it has to be started, now or when it is due."""
+        return self.status == "down" and self.goal == "up"
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorState:
+    """A supervisor as the decisions know it, with its children in start order.
+
+    `reason` says why it ends, if it wasn't asked to; `culprit` is the child that it ends for.
+    """
+
+    strategy: Strategy
+    policy: RestartPolicy
+    children: tuple[ChildState, ...]
+    phase: Phase = "starting"
+    window: RestartWindow = field(default_factory=RestartWindow)
+    reason: str | None = None
+    culprit: str | None = None
+
+    @property
+    def wake_at(self) -> float | None:
+        """When to send a `Look`, if nothing else happens: a child is due then."""
+        dues = [child.due for child in self.children if child.has_to_start and child.due > -math.inf]
+        return min(dues, default=None) if self.phase in ("starting", "running") else None
+
+    def child(self, name: str) -> ChildState | None:
+        """Find a child."""
+        return next((child for child in self.children if child.name == name), None)
+
+
+# -- Events. `now` is in seconds on a clock that never steps back, `chance` from 0 to below 1
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Nothing but the time: the first event, and whenever a child may be due."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A child that was to be started is up."""
+
+    now: float
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A child has ended, by itself or stopped; or could not be started. `how` is one line, as in "it failed: …"."""
+
+    now: float
+    name: str
+    how: str
+    normal: bool = False
+    chance: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Somebody wants a further child, which becomes the last one."""
+
+    now: float
+    name: str
+    restart: RestartKind
+
+
+@dataclass(frozen=True, slots=True)
+class StopOne:
+    """Somebody wants a child to be down, and to stay so; a temporary one, or any with `forget`, is then forgotten."""
+
+    now: float
+    name: str
+    forget: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RestartOne:
+    """Somebody wants a child to be started, after stopping it if it is up. That counts for no intensity."""
+
+    now: float
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndAll:
+    """Somebody wants the supervisor to end."""
+
+    now: float
+
+
+Event: TypeAlias = Look | Ready | Ended | Add | StopOne | RestartOne | EndAll
+
+
+# -- Actions
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start the child, and report `Ready`, or `Ended` if that fails."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stop the child, or its start, and report `Ended`; it may have ended by itself, and been reported, already."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """All is over."""
+
+
+Action: TypeAlias = Start | Stop | Finish
+
+
+def begin(strategy: Strategy, policy: RestartPolicy, children: Iterable[tuple[str, RestartKind]]) -> SupervisorState:
+    """Give the state of a supervisor that has not started its children, by name and kind; a `Look` makes it begin."""
+    return SupervisorState(strategy, policy, tuple(ChildState(name, restart) for name, restart in children))
+
+
+def decide(state: SupervisorState, event: Event) -> tuple[SupervisorState, list[Action]]:
+    """Give the state after an event, and what is to be done now, in this order.
+
+    Of a child that isn't known nothing is decided: it was forgotten while the event was on its way.
+    """
+    if state.phase == "ended":
+        return state, []
+    return _advance(_apply(state, event), event.now)
+
+
+# -- What an event changes
+
+
+def _apply(state: SupervisorState, event: Event) -> SupervisorState:
+    match event:
+        case Look():
+            return state
+        case EndAll():
+            return _end(state, None, None)
+        case Add():
+            added = ChildState(event.name, event.restart, cause="new")
+            runs = state.phase in ("starting", "running") and state.child(event.name) is None
+            return replace(state, children=(*state.children, added)) if runs else state
+    child = state.child(event.name)
+    if child is None:
+        return state
+    match event:
+        case Ready():
+            if child.status != "starting":
+                return state  # its stop is on the way
+            return _put(state, replace(child, status="up", backoff=child.backoff.came_up(event.now)))
+        case Ended():
+            return _take_end(state, child, event)
+        case StopOne():
+            goal: Goal = "gone" if event.forget or child.restart == "temporary" else "down"
+            return _settle(state, replace(child, goal=goal))
+        case RestartOne():
+            return _restart_by_request(state, child)
+
+
+def _take_end(state: SupervisorState, child: ChildState, event: Ended) -> SupervisorState:
+    was_starting = child.status == "starting"
+    child = replace(child, status="down")
+    if child.goal != "up":
+        return _settle(state, child)
+    if was_starting and child.cause != "restart":
+        if child.cause == "boot":
+            return _end(_put(state, child), f"child {child.name!r} can't be started: {event.how}", child.name)
+        is_new = child.cause == "new" or child.restart == "temporary"
+        return _settle(state, replace(child, goal="gone" if is_new else "down"))
+    if child.restart == "temporary":
+        return _settle(state, replace(child, goal="gone"))
+    if child.restart == "transient" and event.normal:
+        return _settle(state, replace(child, goal="done"))
+    return _restart(_put(state, child), child, event)
+
+
+def _restart(state: SupervisorState, dead: ChildState, event: Ended) -> SupervisorState:
+    """Have a child started again, and with it whom the strategy names."""
+    window = state.window.admit(state.policy, event.now)
+    if isinstance(window, GiveUp):
+        return _end(state, f"child {dead.name!r}: {event.how}, and {window.reason}", dead.name)
+    delay, backoff = dead.backoff.after_death(state.policy, event.now, event.chance)
+    due = event.now + delay
+    state = _put(state, replace(dead, cause="restart", due=due, backoff=backoff))
+    for child in _named_with(state, dead):
+        state = _settle(state, _restarted_with(child, due))
+    return replace(state, window=window)
+
+
+def _named_with(state: SupervisorState, dead: ChildState) -> list[ChildState]:
+    """Give the others that are restarted with a child."""
+    if state.strategy == "one_for_one":
+        return []
+    others = [child for child in state.children if child.name != dead.name]
+    names = [child.name for child in state.children]
+    return others if state.strategy == "one_for_all" else others[names.index(dead.name) :]
+
+
+def _restarted_with(child: ChildState, due: float) -> ChildState:
+    if child.goal in ("down", "gone"):
+        return child
+    if child.restart == "temporary":
+        return replace(child, goal="gone")
+    goal: Goal = "up" if child.status == "down" else "again"
+    return replace(child, goal=goal, cause="restart", due=max(due, child.due))
+
+
+def _restart_by_request(state: SupervisorState, child: ChildState) -> SupervisorState:
+    if state.phase not in ("starting", "running"):
+        return state
+    goal: Goal = "up" if child.status == "down" else "again"
+    return _put(state, replace(child, goal=goal, cause="request", due=-math.inf))
+
+
+def _end(state: SupervisorState, reason: str | None, culprit: str | None) -> SupervisorState:
+    if state.phase == "ending":
+        return state
+    children = tuple(replace(child, goal="down") for child in state.children)
+    return replace(state, children=children, phase="ending", reason=reason, culprit=culprit)
+
+
+def _settle(state: SupervisorState, child: ChildState) -> SupervisorState:
+    """Put a child; if it is down, it begins anew or is forgotten, as its goal says."""
+    if child.status != "down":
+        return _put(state, child)
+    if child.goal == "gone":
+        return replace(state, children=tuple(each for each in state.children if each.name != child.name))
+    return _put(state, replace(child, goal="up") if child.goal == "again" else child)
+
+
+def _put(state: SupervisorState, child: ChildState) -> SupervisorState:
+    children = tuple(child if each.name == child.name else each for each in state.children)
+    return replace(state, children=children)
+
+
+# -- What follows from it
+
+
+def _advance(state: SupervisorState, now: float) -> tuple[SupervisorState, list[Action]]:
+    """Give what can be done now, and mark it as being done."""
+    actions: list[Action] = []
+    if stopped := _next_to_end(state):
+        state = _put(state, replace(stopped, status="stopping"))
+        actions.append(Stop(stopped.name))
+    if state.phase == "ending":
+        if all(child.status == "down" for child in state.children):
+            return replace(state, phase="ended"), [*actions, Finish()]
+        return state, actions
+    if state.phase == "starting" and all(_is_at_rest(child) for child in state.children):
+        state = replace(state, phase="running")
+    for child in _next_to_start(state, now):
+        state = _put(state, replace(child, status="starting", due=-math.inf))
+        actions.append(Start(child.name))
+    return state, actions
+
+
+def _next_to_end(state: SupervisorState) -> ChildState | None:
+    """Give the last child that has to end, unless one is being stopped."""
+    if any(child.status == "stopping" for child in state.children):
+        return None
+    return next((child for child in reversed(state.children) if child.has_to_end), None)
+
+
+def _next_to_start(state: SupervisorState, now: float) -> list[ChildState]:
+    """Give the children whose turn it is to be started."""
+    due = [child for child in state.children if child.has_to_start and child.due <= now]
+    if state.strategy == "one_for_one" and state.phase == "running":
+        return due
+    if any(child.has_to_end or child.status == "stopping" for child in state.children):
+        return []
+    first = next((child for child in state.children if not _is_at_rest(child)), None)
+    return [child for child in due if child is first]
+
+
+def _is_at_rest(child: ChildState) -> bool:
+    """Whether it is as it is to be."""
+    return (child.status == "up" and child.goal == "up") or (child.status == "down" and child.goal in ("done", "down"))
