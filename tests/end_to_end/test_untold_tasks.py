@@ -304,8 +304,8 @@ async def test_stopping_a_session_stops_its_tasks_and_those_below(runtime: Runti
 async def test_stopping_a_session_ends_though_the_node_is_killed(runtime: Runtime, store: Path) -> None:
     """What is left to be done is asked of the next one."""
     async with await runtime.create_session(key="agent") as session:
-        stubborn = ["sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"]
-        task = await runtime.start_task(stubborn, session=session)
+        slow = ["sh", "-c", "trap 'sleep 0.5; exit 9' TERM; while :; do sleep 0.05; done"]
+        task = await runtime.start_task(slow, session=session)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(runtime.stop_session, "agent")
             with anyio.fail_after(SECONDS_MAX):
@@ -313,4 +313,4 @@ async def test_stopping_a_session_ends_though_the_node_is_killed(runtime: Runtim
                     await anyio.sleep(0.01)
             kill(node_of(store))
         state = await task.state()
-        assert (state.how, state.by) == ({"signal": 9}, "stop")
+        assert (state.how, state.by) == ({"code": 9}, "stop")
