@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from os import PathLike
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -54,6 +54,9 @@ from .turns import ToolCall, Turn, note_or_raise
 from .vocabulary import Check, Upgrade
 from .walking import Events, Walking
 
+if TYPE_CHECKING:
+    from turnkeeper.runtime.worker_process import SpareWorker
+
 GOODBYE_SECONDS_MIN = 0.5
 """How long leaving waits for the node's end, even if storing the sessions' ends took all the time there was."""
 
@@ -65,6 +68,7 @@ class Runtime:
         self._client = client
         self._actors = actors
         self._refs: list[ActorRef] = []
+        self._spare: SpareWorker | None = None
         self._is_closed = False
 
     async def create_session(
@@ -464,15 +468,23 @@ class Runtime:
         """
         self.check()
         if process:
-            # Worker processes are multiprocessing's, which a host without any needn't import.
+            # A host without worker processes needn't import what they need.
             from turnkeeper.runtime.worker import spawn_in_process
 
-            ref = await spawn_in_process(self._actors.tasks, actor, *args)
+            ref = await spawn_in_process(self._actors.tasks, actor, *args, spare=self._spare_worker())
         else:
             ref = await spawn_in_loop(self._actors.tasks, actor, *args)
         self._refs = [each for each in self._refs if each.end is None or each.end.error is not None]
         self._refs.append(ref)
         return ref
+
+    def _spare_worker(self) -> SpareWorker:
+        """Give what keeps a process for the next worker; there is one once there was a worker."""
+        if self._spare is None:
+            from turnkeeper.runtime.worker_process import SpareWorker
+
+            self._spare = SpareWorker(["turnkeeper.actors.runtime"])
+        return self._spare
 
     async def _resolve(self, wanted: str) -> str:
         """Give the id of the session that is meant, also of one that is open here and has no events yet."""
@@ -491,6 +503,8 @@ class Runtime:
         failures: list[Exception] = []
         await _all(failures, [ref.stop for ref in self._refs])
         await _collect(failures, self._actors.aclose)
+        if self._spare is not None:
+            await _collect(failures, self._spare.aclose)
         deadline = anyio.current_time() + END_SECONDS_MAX
         endings: list[Callable[[], Awaitable[object]]] = [session.aclose for session in list(self._client.sessions)]
         if self._client.has_tasks_to_end:

@@ -1,25 +1,21 @@
 """Actors in worker processes of their own: started, asked, stopped and reaped from the host's loop.
 
-A worker is a fresh Python in a process session of its own, with multiprocessing's way of importing the program's main
-module, which is done only if the actor's class is defined there. It is ready within a time or there is an error, with
-what it last said. It ends with the actor, with the task group, or at once when the host dies; worker_main.py is its
-side. One call at a time is with the worker; the rest waits in the mailbox here, and so is certainly not started when
-the worker dies.
+A worker is a fresh Python in a process session of its own (worker_process.py), with multiprocessing's way of importing
+the program's main module, which is done only if the actor's class is defined there. It is ready within a time or there
+is an error, with what it last said. It ends with the actor, with the task group, or at once when the host dies;
+worker_main.py is its side. One call at a time is with the worker; the rest waits in the mailbox here, and so is
+certainly not started when the worker dies.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
 import os
 import socket
-import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping
-from multiprocessing import spawn
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -40,23 +36,16 @@ from .actors import (
 from .errors import WorkerStartError, error_from_wire
 from .frames import FrameDecoder, FrameError, encode_checked_frame, encode_frame
 from .mailbox import BYTES_MAX, MESSAGES_MAX, Mailbox
-from .processes import ChildProcess, UnguardedMain, describe_exit, require_guarded_main, write_all
+from .processes import UnguardedMain, describe_exit, require_guarded_main
+from .worker_process import SpareWorker, WorkerProcess, import_path, launch, surroundings
 
 READY_SECONDS = 10.0
 """How long a worker may take to start Python and to import its actor's module, if nothing else is said."""
-
-WORDS_BYTES_MAX = 8 * 1024
-"""How much of what a worker last said goes into the error."""
 
 LAST_NEWS_SECONDS = 0.5
 """How long to listen to a worker that has ended."""
 
 READ_BYTES = 64 * 1024
-
-_BEGIN = (
-    "import json, sys; start = json.loads(sys.stdin.readline()); sys.path[:] = start['path']; "
-    "from turnkeeper.runtime.worker_main import main; main(start)"
-)
 
 
 async def spawn_in_process(
@@ -68,12 +57,13 @@ async def spawn_in_process(
     bytes_max: int = BYTES_MAX,
     shutdown_seconds: float = SHUTDOWN_SECONDS,
     ready_seconds: float = READY_SECONDS,
+    spare: SpareWorker | None = None,
 ) -> ActorRef:
     """Make an actor in a new worker process; return once it is ready.
 
     `actor` is a class that can be imported, or its "module:name", which the host then need not import. Arguments, of
     messages too, and replies are plain values and cross as copies. The process lives in the task group until the actor
-    ends. Cancelled before the actor is ready, nothing is left.
+    ends. It is the `spare` one, if given, which is then refilled. Cancelled before the actor is ready, nothing is left.
 
     Raises:
         WorkerStartError: The process did not come up, or could not import the class, within `ready_seconds`.
@@ -83,19 +73,34 @@ async def spawn_in_process(
     """
     require_guarded_main()
     target = actor if isinstance(actor, str) else f"{actor.__module__}:{actor.__qualname__}"
-    order = _StartOrder(target, _preparation_of_main(target), encode_checked_frame(["boot", target, arguments]))
+    order = _start_order(target, arguments)
     mailbox = Mailbox[Letter](messages_max=messages_max, bytes_max=bytes_max)
     ref = MailboxRef(name or target.rpartition(":")[2], mailbox, shutdown_seconds)
-    await task_group.start(without_interrupts(_live_in_process), Life(ref), order, ready_seconds, name=ref.name)
+    try:
+        await task_group.start(
+            without_interrupts(_live_in_process), Life(ref), order, ready_seconds, spare, name=ref.name
+        )
+    finally:
+        if spare is not None:
+            spare.refill()  # only now: its start would slow this one's
     return ref
 
 
 class _StartOrder(NamedTuple):
-    """What a new worker is to be: the target, how to import the main module if need be, and its first frame."""
+    """What a new worker is to be, and the frame that tells it."""
 
     target: str
-    main: dict[str, str]
     boot: bytes
+
+
+def _start_order(target: str, arguments: Arguments) -> _StartOrder:
+    start = {
+        "main": {word: os.fsencode(value) for word, value in _preparation_of_main(target).items()},
+        "path": [os.fsencode(each) for each in import_path()],
+        "argv": [os.fsencode(each) for each in sys.argv],
+        "environment": dict(os.environb),
+    }
+    return _StartOrder(target, encode_checked_frame(["boot", target, arguments, start]))
 
 
 def _preparation_of_main(target: str) -> dict[str, str]:
@@ -126,9 +131,9 @@ def seal_for_process(method: str, arguments: Arguments, keywords: Keywords) -> S
 
 
 async def _live_in_process(
-    life: Life, order: _StartOrder, ready_seconds: float, *, task_status: TaskStatus[None]
+    life: Life, order: _StartOrder, ready_seconds: float, spare: SpareWorker | None, *, task_status: TaskStatus[None]
 ) -> None:
-    worker = await _Worker.start(order, ready_seconds)
+    worker = await _Worker.start(order, ready_seconds, spare)
     worker.when_lost = life.take_no_more
     started, in_order = False, False
     failure: Exception | None = None
@@ -166,15 +171,14 @@ async def _live_in_process(
 class _Worker:
     """One worker process, as its host has it."""
 
-    def __init__(self, child: ChildProcess, connection: socket.socket, words: int) -> None:
-        connection.setblocking(False)
+    def __init__(self, process: WorkerProcess) -> None:
         self.leaving_error: Exception | None = None
         """What the actor raised while it entered or left, if it did."""
         self.when_lost: Callable[[], None] | None = None
         """Called once the worker says nothing more."""
-        self._child = child
-        self._connection = connection
-        self._words = words
+        self._process = process
+        self._child = process.child
+        self._connection = process.connection
         self._decoder = FrameDecoder()
         self._unsent = bytearray()
         self._answers: deque[list[Any]] = deque()
@@ -184,26 +188,25 @@ class _Worker:
         self._ended_unasked = False
 
     @classmethod
-    async def start(cls, order: _StartOrder, ready_seconds: float) -> _Worker:
-        """Start a process and wait until it has imported the target. Cancelled or failing, nothing of it is left.
+    async def start(cls, order: _StartOrder, ready_seconds: float, spare: SpareWorker | None) -> _Worker:
+        """Boot a process and wait until it has imported the target. Cancelled or failing, nothing of it is left.
 
         Raises:
             WorkerStartError: It could not be started, ended or failed before it was ready, or took too long.
         """
         try:
-            worker, start = _launch(order)
+            process = launch() if spare is None else await spare.take()
+            try:
+                with anyio.move_on_after(ready_seconds):
+                    worker = cls(process)
+                    await worker._boot(order)
+                    return worker
+                raise WorkerStartError(order.target, f"was not ready within {ready_seconds:g} s", process.last_words())
+            except BaseException:
+                await process.kill()
+                raise
         except OSError as error:
             raise WorkerStartError(order.target, f"can't be started: {error}") from error
-        try:
-            with anyio.move_on_after(ready_seconds):
-                await worker._boot(start, order)
-                return worker
-            late = f"was not ready within {ready_seconds:g} s"
-            raise WorkerStartError(order.target, late, worker._last_words())
-        except BaseException:
-            await worker._child.end(shutdown_seconds=0, terminate_seconds=0)
-            worker.close()
-            raise
 
     @property
     def exit(self) -> str:
@@ -271,19 +274,16 @@ class _Worker:
 
     def close(self) -> None:
         """Give up what belongs to a process that has ended."""
-        self._connection.close()
-        self._child.close()
-        os.close(self._words)
+        self._process.close()
 
-    async def _boot(self, start: bytes, order: _StartOrder) -> None:
-        assert self._child.stdin is not None
-        with contextlib.suppress(OSError):  # it has ended, which its silence says
-            await write_all(self._child.stdin, start)
-            await self._send(order.boot)
+    async def _boot(self, order: _StartOrder) -> None:
+        with surroundings() as descriptors, contextlib.suppress(OSError):  # it has ended, which its silence says
+            sent = socket.send_fds(self._connection, [memoryview(order.boot)[:READ_BYTES]], descriptors)
+            await self._send(order.boot[sent:])
         messages = await self._receive()
         if not messages:
             await self._child.wait()
-            raise WorkerStartError(order.target, f"{self.exit} before it was ready", self._last_words())
+            raise WorkerStartError(order.target, f"{self.exit} before it was ready", self._process.last_words())
         (kind, content), *rest = messages
         if kind == "failed":
             raise _import_failure(order.target, content)
@@ -329,52 +329,6 @@ class _Worker:
                 await anyio.wait_writable(self._connection)
             else:
                 del self._unsent[:sent]
-
-    def _last_words(self) -> str:
-        size = os.fstat(self._words).st_size
-        return os.pread(self._words, WORDS_BYTES_MAX, max(0, size - WORDS_BYTES_MAX)).decode(errors="replace")
-
-
-def _launch(order: _StartOrder) -> tuple[_Worker, bytes]:
-    """Start the process; return it and the line that it waits for on its standard input."""
-    if getattr(sys, "frozen", False):
-        raise OSError("this program is frozen into one file, and there is no Python to start")
-    command = spawn.get_command_line()
-    interpreter = command[: command.index("-c")]
-    with _duplicate(2) as stderr, contextlib.ExitStack() as undo:
-        connection, workers = socket.socketpair()
-        undo.callback(connection.close)
-        words = os.memfd_create("last words")
-        undo.callback(os.close, words)
-        with workers, _duplicate(workers.fileno()) as theirs:
-            popen = subprocess.Popen(
-                [*interpreter, "-P", "-c", _BEGIN],
-                bufsize=0,
-                stdin=subprocess.PIPE,
-                stderr=words,
-                pass_fds=(theirs.fileno(), stderr.fileno()),
-                start_new_session=True,
-            )
-            start = {
-                "path": [os.path.abspath(each) for each in sys.path],
-                "argv": sys.argv,
-                "main": order.main,
-                "host": os.getpid(),
-                "socket": theirs.fileno(),
-                "stderr": stderr.fileno(),
-            }
-        undo.pop_all()
-    return _Worker(ChildProcess(popen), connection, words), json.dumps(start).encode() + b"\n"
-
-
-def _duplicate(descriptor: int) -> IO[bytes]:
-    """Duplicate it to a number that no standard stream of the child takes; a closed one as one that swallows all."""
-    try:
-        number = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
-    except OSError:
-        with open(os.devnull, "wb", buffering=0) as nothing:
-            number = fcntl.fcntl(nothing.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)
-    return os.fdopen(number, "wb", buffering=0)
 
 
 def _import_failure(target: str, content: Mapping[str, Any]) -> Exception:

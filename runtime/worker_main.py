@@ -1,10 +1,11 @@
 """What runs in a worker process: one actor, on trio, that is asked through a socket from its host.
 
-Started by worker.py, never imported by a host. Standard input is the lifeline: one line of JSON to begin with, and when
-it ends, or the host does, the process and its group are killed at once, whatever they are doing. Until the actor's
-module is imported, standard error is a file that the host reads if the process dies; then it is the host's own.
+Launched by worker_process.py, never imported by a host. Standard input is the lifeline: one line of JSON to begin with,
+and when it ends, or the host does, the process and its group are killed at once, whatever they are doing. Until the
+actor's module is imported, standard error is a file that the host reads if the process dies; then it is the host's own.
 
-Frames from the host: `["boot", target, arguments]`, then `["call", method, arguments, keywords]` and `["stop", now]`.
+Frames from the host: `["boot", target, arguments, start]`, with descriptors of the host's standard output, standard
+error and working directory, then `["call", method, arguments, keywords]` and `["stop", now]`.
 To the host: `["ready", nil]` once the module is imported, `["started", handlers]` once the actor is, for each call
 `["reply", value]`, `["refused", error]` or `["failed", error]`, and at the end `["ended", error or nil]`. A call is
 sent only after the answer to the one before.
@@ -43,19 +44,21 @@ def main(start: Mapping[str, Any]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     # Not ignored: programs that the actor starts would inherit that.
     signal.signal(signal.SIGINT, lambda number, frame: None)
-    os.set_inheritable(start["stderr"], False)
+    for module in start["imports"]:
+        importlib.import_module(module)
     with socket.socket(fileno=start["socket"]) as connection:
         connection.set_inheritable(False)
         decoder = FrameDecoder()
-        _, target, arguments = _read_first(connection, decoder)
+        (_, target, arguments, order), descriptors = _receive_order(connection, decoder)
+        own_stderr = _move_into(order, descriptors)
         try:
-            make = _load(target, start)
+            make = _load(target, order["main"])
         except BaseException as error:
             # An exit too: whatever the module does, its import must not end without a word to the host.
             failed = {**error_to_wire(error), "unguarded": processes.main_was_refused()}
             connection.sendall(encode_frame(["failed", failed]))
             sys.exit(EXIT_FAILED)
-        _return_stderr(start["stderr"])
+        _return_stderr(own_stderr)
         connection.sendall(encode_frame(["ready", None]))
         exit_code = trio.run(_Worker(connection, decoder).run, make, arguments)
     sys.exit(exit_code)
@@ -84,18 +87,37 @@ def _end_with_host(lifeline: int, host: int) -> None:
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-def _read_first(connection: socket.socket, decoder: FrameDecoder) -> Any:
-    while content := connection.recv(READ_BYTES):
+def _receive_order(connection: socket.socket, decoder: FrameDecoder) -> tuple[Any, list[int]]:
+    """Wait for the first frame, and for the descriptors that come with it; end where the host wants no actor."""
+    descriptors: list[int] = []
+    while True:
+        content, received, _, _ = socket.recv_fds(connection, READ_BYTES, 3, socket.MSG_CMSG_CLOEXEC)
+        descriptors += received
+        if not content:
+            sys.exit(EXIT_FAILED)
         if messages := decoder.feed(content):
-            return messages[0]
-    sys.exit(EXIT_FAILED)
+            return messages[0], descriptors
 
 
-def _load(target: str, start: Mapping[str, Any]) -> Callable[..., Any]:
+def _move_into(order: Mapping[str, Any], descriptors: list[int]) -> int:
+    """Be as if the host had started this process just now, but for standard error, which is returned."""
+    stdout, stderr, directory = descriptors
+    os.dup2(stdout, 1, inheritable=True)
+    os.close(stdout)
+    os.fchdir(directory)
+    os.close(directory)
+    os.environb.clear()
+    os.environb.update(order["environment"])
+    sys.path[:] = [os.fsdecode(each) for each in order["path"]]
+    sys.argv = [os.fsdecode(each) for each in order["argv"]]
+    return stderr
+
+
+def _load(target: str, main: Mapping[str, bytes]) -> Callable[..., Any]:
     """Import the actor's module, the program's main module if that is it, and return what makes the actor."""
-    sys.argv = start["argv"]
-    if start["main"]:
-        _import_main(start["main"])
+    if main:
+        _import_main({word: os.fsdecode(value) for word, value in main.items()})
+    importlib.invalidate_caches()
     module, _, name = target.partition(":")
     make: Callable[..., Any] = operator.attrgetter(name)(importlib.import_module(module))
     return make

@@ -19,10 +19,10 @@ from turnkeeper.runtime.actor_ref import ActorRef
 from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown, WorkerStartError
 from turnkeeper.runtime.frames import FRAME_BYTES_MAX, FrameError
 from turnkeeper.runtime.identity import process_state
-from turnkeeper.runtime.processes import open_pidfd, wait_exit
 from turnkeeper.runtime.worker import spawn_in_process
 
 from ..actors_at_work import Clerk, Doorkeeper
+from ..worker_hosts import appears, lines, possessions, wait_gone, write_module
 
 pytestmark = pytest.mark.anyio
 
@@ -50,43 +50,6 @@ async def group() -> AsyncIterator[TaskGroup]:
 def mark(tmp_path: Path) -> Path:
     """A file that an actor makes or writes into."""
     return tmp_path / "mark"
-
-
-def is_there(path: Path) -> bool:
-    """Whether the file exists."""
-    return path.exists()
-
-
-def lines(path: Path) -> list[str]:
-    """Read what an actor has marked."""
-    return path.read_text().splitlines()
-
-
-def possessions() -> tuple[list[str], list[str]]:
-    """Give this process's descriptors and its children, zombies among them."""
-    tasks = Path("/proc/self/task").iterdir()
-    children = [child for task in tasks for child in (task / "children").read_text().split()]
-    return sorted(os.listdir("/proc/self/fd")), sorted(children)
-
-
-def write_module(folder: Path, name: str, source: str) -> str:
-    """Write a module that workers can import, and return its name."""
-    (folder / f"{name}.py").write_text(source)
-    return name
-
-
-async def appears(path: Path) -> None:
-    """Wait until the actor has made the file."""
-    while not is_there(path):  # noqa: ASYNC110
-        await anyio.sleep(0.005)
-
-
-async def wait_gone(pid: int) -> None:
-    """Wait until the process has ended; nobody here is its parent."""
-    pidfd = open_pidfd(pid)
-    if pidfd is not None:
-        await wait_exit(pidfd)
-        os.close(pidfd)
 
 
 async def collect(results: list[Any], call: Any, *arguments: Any) -> None:

@@ -1,0 +1,47 @@
+"""What the host of a worker process can see of it: its marks in files, what is held for it, and that it is gone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import anyio
+
+from turnkeeper.runtime.processes import open_pidfd, wait_exit
+
+
+def is_there(path: Path) -> bool:
+    """Whether the file exists."""
+    return path.exists()
+
+
+def lines(path: Path) -> list[str]:
+    """Read what an actor has marked."""
+    return path.read_text().splitlines()
+
+
+def possessions() -> tuple[list[str], list[str]]:
+    """Give this process's descriptors and its children, zombies among them."""
+    tasks = Path("/proc/self/task").iterdir()
+    children = [child for task in tasks for child in (task / "children").read_text().split()]
+    return sorted(os.listdir("/proc/self/fd")), sorted(children)
+
+
+def write_module(folder: Path, name: str, source: str) -> str:
+    """Write a module that workers can import, and return its name."""
+    (folder / f"{name}.py").write_text(source)
+    return name
+
+
+async def appears(path: Path) -> None:
+    """Wait until the actor has made the file."""
+    while not is_there(path):  # noqa: ASYNC110
+        await anyio.sleep(0.005)
+
+
+async def wait_gone(pid: int) -> None:
+    """Wait until the process has ended; nobody here is its parent."""
+    pidfd = open_pidfd(pid)
+    if pidfd is not None:
+        await wait_exit(pidfd)
+        os.close(pidfd)
