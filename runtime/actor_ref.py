@@ -15,8 +15,21 @@ from .mailbox import MailboxStatistics
 
 @dataclass(frozen=True, slots=True)
 class ActorEnd:
-    """How an actor ended: in one line, and the error if it failed."""
+    """How an actor ended: in one line, and the error if it failed.
 
+    The end is `normal` if somebody stopped it, or its process ended by itself with exit code 0.
+    """
+
+    reason: str
+    error: Exception | None = None
+    normal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Down:
+    """What a monitor tells: that `name` has ended, how, and the error if it failed."""
+
+    name: str
     reason: str
     error: Exception | None = None
 
@@ -80,14 +93,31 @@ class ActorRef(ABC):
             Exception: The error of a tell, or of the actor's `__aexit__`, that nobody was told of.
         """
 
+    async def kill(self) -> ActorEnd:
+        """End the actor at once and return how it ended: it is cancelled, and its process gets SIGKILL.
+
+        What it has not handled is not handled. Shielded, and raises as `stop`.
+        """
+        return await self.stop(0)
+
     @abstractmethod
     async def wait_ended(self) -> ActorEnd:
         """Wait until the actor has ended and return how. Cancelling only ends the wait."""
+
+    async def monitor(self) -> Down:
+        """Wait until the actor has ended and tell it: once for each call, also if it ended long before."""
+        end = await self.wait_ended()
+        return Down(self.name, end.reason, end.error)
 
     @property
     @abstractmethod
     def end(self) -> ActorEnd | None:
         """How the actor ended; None while it lives."""
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether it has not ended, and isn't known to be ending."""
+        return self.end is None
 
     @abstractmethod
     def statistics(self) -> MailboxStatistics:

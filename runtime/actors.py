@@ -110,6 +110,7 @@ class MailboxRef(ActorRef):
         self._scope = anyio.CancelScope()
         self._at_hand: Letter | None = None
         self._stop_deadline: float | None = None
+        self._killed = False
         self._end: ActorEnd | None = None
         self._end_known = anyio.Event()
         self._untold: Exception | None = None
@@ -160,6 +161,10 @@ class MailboxRef(ActorRef):
             raise untold
         return end
 
+    async def kill(self) -> ActorEnd:
+        self._killed = True
+        return await self.stop(0)
+
     async def wait_ended(self) -> ActorEnd:
         await self._end_known.wait()
         assert self._end is not None
@@ -168,6 +173,10 @@ class MailboxRef(ActorRef):
     @property
     def end(self) -> ActorEnd | None:
         return self._end
+
+    @property
+    def takes_messages(self) -> bool:
+        return not self._mailbox.closed
 
     def statistics(self) -> MailboxStatistics:
         return self._mailbox.statistics()
@@ -207,6 +216,11 @@ class Life:
     def stopping(self) -> bool:
         """Whether somebody stops the actor, and so will be told of its errors."""
         return self._ref._stop_deadline is not None
+
+    @property
+    def killed(self) -> bool:
+        """Whether its end must not wait for anything."""
+        return self._ref._killed
 
     def seconds_left(self) -> float:
         """How long the actor, whose end has begun, may still take."""
@@ -260,10 +274,10 @@ class Life:
         if error is not failure:
             self._keep_untold(told)
 
-    def finish(self, reason: str, error: Exception | None = None) -> None:
+    def finish(self, reason: str, error: Exception | None = None, *, normal: bool = False) -> None:
         """Say that the actor has ended, and answer every letter that it leaves."""
         ref = self._ref
-        ref._end = ActorEnd(reason, error)
+        ref._end = ActorEnd(reason, error, normal)
         ref._mailbox.close()
         if ref._at_hand is not None:
             ref._at_hand.lose(reason)
@@ -326,7 +340,7 @@ async def _live_in_loop(
         life.finish("it was cancelled")
         raise
     else:
-        life.finish("it was stopped")
+        life.finish("it was stopped", normal=True)
 
 
 async def _handle_in_loop(actor: Any, letter: Letter) -> Any:

@@ -149,6 +149,11 @@ class Mailbox(Generic[Message]):
         self._admit()
         return messages
 
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more messages."""
+        return self._closed
+
     def statistics(self) -> MailboxStatistics:
         """Return what it holds now."""
         return MailboxStatistics(len(self._entries), self._bytes, len(self._senders))

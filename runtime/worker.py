@@ -36,7 +36,7 @@ from .actors import (
 from .errors import WorkerStartError, error_from_wire
 from .frames import FrameDecoder, FrameError, encode_checked_frame, encode_frame
 from .mailbox import BYTES_MAX, MESSAGES_MAX, Mailbox
-from .processes import UnguardedMain, describe_exit, require_guarded_main
+from .processes import TERMINATE_SECONDS, UnguardedMain, describe_exit, require_guarded_main
 from .worker_process import SpareWorker, WorkerProcess, import_path, launch, surroundings
 
 READY_SECONDS = 10.0
@@ -150,7 +150,7 @@ async def _live_in_process(
             except LetterLost:
                 pass
             finally:
-                await worker.end(life.seconds_left(), now=not in_order)
+                await worker.end(life.seconds_left(), now=not in_order, kill=life.killed)
     except BaseException:
         life.finish("it was cancelled")
         if worker.leaving_error is not None:
@@ -165,7 +165,7 @@ async def _live_in_process(
     elif failure is not None:
         life.finish(f"it failed: {failure}", failure)
     else:
-        life.finish(worker.how_it_ended())
+        life.finish(worker.how_it_ended(), normal=worker.ended_normally)
 
 
 class _Worker:
@@ -213,6 +213,11 @@ class _Worker:
         """How the process ended."""
         return describe_exit(self._child.returncode)
 
+    @property
+    def ended_normally(self) -> bool:
+        """Whether it was told to end, or ended by itself with exit code 0."""
+        return not self._ended_unasked or self._child.returncode == 0
+
     def how_it_ended(self) -> str:
         """Say how a worker ended whose actor did not fail."""
         process = f"its worker process {self._child.pid} {self.exit}"
@@ -258,7 +263,7 @@ class _Worker:
         error = error_from_wire(content)
         raise LetterRefused(error) if kind == "refused" else error
 
-    async def end(self, seconds: float, *, now: bool) -> None:
+    async def end(self, seconds: float, *, now: bool, kill: bool) -> None:
         """Tell the worker to stop, see it end within the time or by signals, and hear what it still said. Shielded."""
         self._ended_unasked = self._heard_all.is_set()
         with anyio.CancelScope(shield=True):
@@ -266,7 +271,7 @@ class _Worker:
                 with contextlib.suppress(OSError):  # it has ended, or is about to
                     await self._send(encode_frame(["stop", now]))
                 await self._child.wait()
-            await self._child.end(shutdown_seconds=0)
+            await self._child.end(shutdown_seconds=0, terminate_seconds=0 if kill else TERMINATE_SECONDS)
             # A process that the actor forked, in a group of its own, may hold the connection open.
             with anyio.move_on_after(LAST_NEWS_SECONDS):
                 await self._heard_all.wait()

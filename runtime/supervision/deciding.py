@@ -71,11 +71,10 @@ class SupervisorState:
     reason: str | None = None
     culprit: str | None = None
 
-    @property
-    def wake_at(self) -> float | None:
-        """When to send a `Look`, if nothing else happens: a child is due then."""
-        dues = [child.due for child in self.children if child.has_to_start and child.due > -math.inf]
-        return min(dues, default=None) if self.phase in ("starting", "running") else None
+    def next_due(self, now: float) -> float:
+        """Say when to send a `Look` if nothing else happens: a child is due then; infinity if none will be."""
+        dues = [child.due for child in self.children if child.has_to_start and child.due > now]
+        return min(dues, default=math.inf) if self.phase in ("starting", "running") else math.inf
 
     def child(self, name: str) -> ChildState | None:
         """Find a child."""
@@ -266,8 +265,6 @@ def _restarted_with(child: ChildState, due: float) -> ChildState:
 
 
 def _restart_by_request(state: SupervisorState, child: ChildState) -> SupervisorState:
-    if state.phase not in ("starting", "running"):
-        return state
     goal: Goal = "up" if child.status == "down" else "again"
     return _put(state, replace(child, goal=goal, cause="request", due=-math.inf))
 
@@ -309,7 +306,7 @@ def _advance(state: SupervisorState, now: float) -> tuple[SupervisorState, list[
     if state.phase == "starting" and all(_is_at_rest(child) for child in state.children):
         state = replace(state, phase="running")
     for child in _next_to_start(state, now):
-        state = _put(state, replace(child, status="starting", due=-math.inf))
+        state = _put(state, replace(child, status="starting"))
         actions.append(Start(child.name))
     return state, actions
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -277,9 +278,9 @@ async def test_stopping_handles_what_is_there_and_takes_no_more(spawn: Spawn, gr
             keeper.tell_nowait("note", "after")
         release(tmp_path / "mark")
     assert results == ["released", 1]
-    assert keeper.end == ActorEnd("it was stopped")
+    assert keeper.end == ActorEnd("it was stopped", normal=True)
     assert lines(tmp_path / "marks") == ["entered", "left with nothing"]
-    assert await keeper.stop() == ActorEnd("it was stopped")
+    assert await keeper.stop() == ActorEnd("it was stopped", normal=True)
     with pytest.raises(ActorNotStarted, match="it was stopped"):
         await keeper.ask("notes")
 
@@ -305,7 +306,7 @@ async def test_stopping_goes_on_when_cancelled(spawn: Spawn, group: TaskGroup, m
     with anyio.CancelScope() as scope:
         scope.cancel()
         await keeper.stop()
-    assert keeper.end == ActorEnd("it was stopped")
+    assert keeper.end == ActorEnd("it was stopped", normal=True)
     assert lines(mark) == ["entered", "left with nothing"]
 
 
@@ -326,6 +327,49 @@ async def test_cancelling_the_task_group_ends_the_actor_and_answers_everybody(sp
     }
     assert keeper.end == ActorEnd("it was cancelled")
     assert len(lines(tmp_path / "marks")) == 2
+
+
+async def test_killing_ends_it_at_once(spawn: Spawn, group: TaskGroup, tmp_path: Path) -> None:
+    """What it was at may have been done, what was behind that was not started, and nothing is waited for."""
+    keeper = await spawn(group, Doorkeeper, str(tmp_path / "marks"))
+    results: list[Any] = []
+    async with anyio.create_task_group() as askers:
+        askers.start_soon(collect, results, keeper.ask, "hold", str(tmp_path / "mark"))
+        await appears(tmp_path / "mark")
+        askers.start_soon(collect, results, keeper.ask, "note", "behind")
+        await anyio.wait_all_tasks_blocked()
+        end = await keeper.kill()
+    assert end.normal
+    assert sorted(type(result).__name__ for result in results) == ["ActorNotStarted", "ActorUnknown"]
+    assert not keeper.takes_messages
+
+
+async def test_a_monitor_tells_the_end_once(spawn: Spawn, group: TaskGroup) -> None:
+    """Each gets exactly one Down, those who come when the actor is gone, too. (A5)"""
+    clerk = await spawn(group, Clerk)
+    downs: list[Any] = []
+    async with anyio.create_task_group() as monitors:
+        for _ in range(2):
+            monitors.start_soon(collect, downs, clerk.monitor)
+        await anyio.wait_all_tasks_blocked()
+        await clerk.tell("fail")
+    downs.append(await clerk.monitor())
+    assert [(down.name, down.reason, str(down.error)) for down in downs] == [
+        ("Clerk", "it failed: Mishap: by mishap", "Mishap: by mishap")
+    ] * 3
+
+
+@pytest.mark.parametrize(
+    ("how", "value", "normal"), [("exit", 0, True), ("exit", 3, False), ("signal", signal.SIGTERM, False)]
+)
+async def test_only_exit_code_0_is_a_normal_end_of_a_process(
+    group: TaskGroup, monkeypatch: pytest.MonkeyPatch, how: str, value: int, normal: bool
+) -> None:
+    """Any other code, and a signal that we didn't send, is not. (A1)"""
+    monkeypatch.syspath_prepend(ROOT)
+    clerk = await spawn_in_process(group, Clerk)
+    await clerk.tell("end_process", how, value)
+    assert (await clerk.wait_ended()).normal is normal
 
 
 # -- The bracket of its life

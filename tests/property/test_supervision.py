@@ -8,6 +8,7 @@ words say nothing about, is tried apart: there invariants are held.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -254,8 +255,8 @@ class Comparison(RuleBasedStateMachine):
     def pass_time(self, seconds: float) -> None:
         """Wait; the supervisor looks whenever it wished to."""
         until = self.now + seconds
-        while not self.world.is_over and (wake := self.world.state.wake_at) is not None and wake <= until:
-            self.now = max(self.now, wake)
+        while not self.world.is_over and (due := self.world.state.next_due(self.now)) <= until:
+            self.now = due
             self.otp.pass_time(self.now)
             self.world.happens(Look(self.now))
         self.now = until
@@ -387,8 +388,8 @@ class Juggler:
                 self.end(self.ordered_stops[0], normal=True)
             elif starting := [name for name, status in self.running.items() if status == "starting"]:
                 self.come_up(starting[0])
-            elif (wake := self.state.wake_at) is not None:
-                self.now = max(self.now, wake)
+            elif (due := self.state.next_due(self.now)) < math.inf:
+                self.now = due
                 self.send(Look(self.now))
             else:
                 return

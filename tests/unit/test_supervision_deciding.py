@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -136,7 +137,7 @@ def test_whether_a_child_is_restarted_is_for_its_type_and_its_end(
     supervisor.end("a", normal=normal)
     assert supervisor.look(after=1) == (["start a"] if restarted else [])
     assert ("a" in supervisor.statuses()) is (kind != "temporary")
-    assert supervisor.state.wake_at is None
+    assert supervisor.state.next_due(supervisor.now) == math.inf
 
 
 # -- Strategies
@@ -242,8 +243,7 @@ def test_the_delay_grows_and_jitters_and_begins_anew() -> None:
     for up_seconds, chance in [(0, 0), (1, 0), (9.9, 0), (9.9, 0), (10, 0), (0, 0.5)]:
         supervisor.look(after=up_seconds)
         supervisor.end("a", chance=chance)
-        assert supervisor.state.wake_at is not None
-        delays.append(round(supervisor.state.wake_at - supervisor.now, 6))
+        delays.append(round(supervisor.state.next_due(supervisor.now) - supervisor.now, 6))
         supervisor.look(after=delays[-1])
         supervisor.ready("a")
     assert delays == [1, 2, 4, 4, 1, 1.5]
@@ -267,11 +267,11 @@ def test_a_stop_during_the_delay_ends_it(strategy: Strategy) -> None:
     supervisor = Decisions("permanent", strategy=strategy)
     supervisor.end("a")
     assert supervisor.send(StopOne(supervisor.now, "a")) == []
-    assert (supervisor.look(after=100), supervisor.state.wake_at) == ([], None)
+    assert (supervisor.look(after=100), supervisor.statuses()) == ([], {"a": "down"})
     ending = Decisions("permanent", strategy=strategy)
     ending.end("a")
     assert ending.send(EndAll(ending.now)) == ["finish"]
-    assert (ending.look(after=100), ending.state.wake_at) == ([], None)
+    assert (ending.look(after=100), ending.state.next_due(0)) == ([], math.inf)
 
 
 # -- By request
@@ -326,6 +326,50 @@ def test_a_child_is_forgotten_when_it_was_stopped(kind: RestartKind, forget: boo
     supervisor.end("a", normal=True)
     assert supervisor.statuses() == {}
     assert supervisor.send(Add(supervisor.now, "a", "permanent")) == ["start a"]
+
+
+def test_a_group_is_started_only_when_all_of_it_has_ended() -> None:
+    """Also without a delay: what is started first may need what is still being stopped."""
+    policy = RestartPolicy(intensity=3, period_seconds=10, backoff_first=0, backoff_max=0)
+    supervisor = Decisions(*PERMANENT * 3, strategy="one_for_all", policy=policy)
+    assert supervisor.end("a") == ["stop c"]
+    assert supervisor.end("c") == ["stop b"]
+    assert supervisor.end("b") == ["start a"]
+
+
+def test_a_child_that_waits_for_another_needs_no_look() -> None:
+    """Its time is over, and it is started when the one before it is up: nobody has to look at the clock for it."""
+    supervisor = Decisions(*PERMANENT * 2, strategy="one_for_all")
+    supervisor.end("a")
+    supervisor.end("b")
+    assert supervisor.look(after=1) == ["start a"]
+    assert supervisor.state.next_due(supervisor.now) == math.inf
+    assert supervisor.ready("a") == ["start b"]
+
+
+def test_a_known_name_is_not_added() -> None:
+    """It names one child only."""
+    supervisor = Decisions("permanent")
+    assert supervisor.send(Add(supervisor.now, "a", "temporary")) == []
+    assert len(supervisor.state.children) == 1
+
+
+def test_a_temporary_child_whose_restart_fails_is_forgotten() -> None:
+    """It is down, and a temporary child that is down is none."""
+    supervisor = Decisions("temporary")
+    supervisor.send(RestartOne(supervisor.now, "a"))
+    assert supervisor.end("a", normal=True) == ["start a"]
+    assert (supervisor.end("a"), supervisor.statuses()) == ([], {})
+
+
+def test_the_first_reason_to_end_is_kept() -> None:
+    """Whoever ends a supervisor that has given up is told so."""
+    policy = RestartPolicy(intensity=0)
+    supervisor = Decisions("permanent", "permanent", policy=policy)
+    supervisor.end("a")
+    supervisor.send(EndAll(supervisor.now))
+    supervisor.end("b")
+    assert supervisor.state.culprit == "a"
 
 
 @pytest.mark.parametrize("event", [Ready, RestartOne, StopOne, lambda now, name: Ended(now, name, "late")])
