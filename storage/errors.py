@@ -29,7 +29,7 @@ class NotFound(StorageError):
         self.wanted = wanted
 
     def message(self) -> str:
-        return f"no session or stream {self.wanted!r} in this store"
+        return f"no session, task or stream {self.wanted!r} in this store"
 
 
 class Deleted(NotFound):

@@ -319,7 +319,7 @@ async def test_unknown_ambiguous_and_deleted_are_three_messages_and_make_no_sess
     shared = next(letter for letter in letters if letters.count(letter) > 1)
     with pytest.raises(Ambiguous, match=r"is the beginning of several ids: .*; give more of it"):
         await runtime.open_session(shared)
-    with pytest.raises(NotFound, match="no session or stream 'nobody'"):
+    with pytest.raises(NotFound, match="no session, task or stream 'nobody'"):
         await runtime.open_session("nobody")
     await runtime.delete(sessions[0])
     with pytest.raises(Deleted, match="is deleted"):
