@@ -23,7 +23,7 @@ from .bell import Bell
 from .output import Output
 from .running import Running
 
-REHEARSALS = 20
+REHEARSALS = 12
 """CPython settles on how it runs a function in its eighth call."""
 
 REHEARSED_SECONDS = 0.001
