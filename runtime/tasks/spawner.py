@@ -30,6 +30,16 @@ TASKS = "tasks"
 ID_BYTES_MAX = 400
 """Longer than any id. A larger buffer would be taken from the heap, and written to between the forks."""
 
+# CPython takes objects of up to 512 bytes from pools (Objects/obmalloc.c), each for one size, a multiple of 16.
+# A pool's head says what of it is taken.
+SMALL_BYTES_MAX = 512
+SIZE_STEP_BYTES = 16
+POOL_BYTES = 16 * 1024
+POOL_HEAD_BYTES = 48
+NEW_IN_ROW = 4  # places of a new pool that are seen to follow each other
+FILLED_BYTES_MAX = 1024 * 1024
+"""Of each size no more is filled than this, should this Python have other pools."""
+
 
 def main() -> None:
     """Fork a shim for each id that comes, until none can come any more."""
@@ -43,6 +53,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
+    filling = fill_pools()
     while task := os.read(0, ID_BYTES_MAX).decode():
         try:
             pid = os.fork()
@@ -52,6 +63,41 @@ def main() -> None:
             continue
         if pid == 0:
             _be_shim(task)
+    del filling
+
+
+def fill_pools() -> list[object]:
+    """Fill all pools of objects in which there is room, so that forks begin with new ones; give what fills them.
+
+    Whatever a fork takes from a pool is written down in the pool's head. In a pool that has room somewhere, head and
+    room are two pages that become copies, in a new one both are the same. That is a seventh of a shim's memory.
+    """
+    filling: list[object] = []
+    for size in range(SIZE_STEP_BYTES, SMALL_BYTES_MAX + 1, SIZE_STEP_BYTES):
+        begun: list[object] = []
+        for number in range(FILLED_BYTES_MAX // size):
+            found = _object_of(size, number)
+            is_next = begun and id(found) == id(begun[-1]) + size
+            if not is_next:
+                filling += begun
+                begun = []
+            if is_next or id(found) % POOL_BYTES == POOL_HEAD_BYTES:
+                begun.append(found)
+            else:
+                filling.append(found)
+            # So many in a row from a pool's head on: it is a new one, as all others are full. It is left empty.
+            if len(begun) == NEW_IN_ROW:
+                break
+    return filling
+
+
+def _object_of(size: int, number: int) -> object:
+    """Make an object that takes so many bytes, and that no collector or cache of its type knows."""
+    if size == SIZE_STEP_BYTES:
+        return object()
+    if size == 2 * SIZE_STEP_BYTES:
+        return (1 << 20) + number
+    return bytes(size - sys.getsizeof(b""))
 
 
 def _be_shim(task: str) -> None:
