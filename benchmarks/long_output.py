@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskStatus
 
 from .measuring import Figures, Run
@@ -25,20 +26,26 @@ PART = 0.1
 
 SAMPLE_SECONDS = 0.02
 
+_COMMAND = ("sh", "-c", 'read go < "$1" && exec head -c "$2" /dev/zero', "sh")
+"""Begins when it is told to, over a pipe: all processes are known by then."""
+
 _SPARE_BYTES = 1024**2
 _TELL_PIECES = 256
 
 
 async def measure_output(place: Place, size: int) -> list[Run]:
     """Follow a task through so many bytes of output."""
-    began = time.perf_counter()
-    task = await place.runtime.start_task(["head", "-c", str(size), "/dev/zero"], limit=size + _SPARE_BYTES)
+    gate = place.store.with_suffix(".gate")
+    os.mkfifo(gate)
+    task = await place.runtime.start_task([*_COMMAND, str(gate), str(size)], limit=size + _SPARE_BYTES)
     servers = await place.servers()
     (shim,) = servers.shims
     memory: dict[str, list[int]] = {"node": [], "shim": [], "follower": []}
     followed = pieces = 0
     async with anyio.create_task_group() as group:
         await group.start(_keep_looking, {"node": servers.node, "shim": shim, "follower": os.getpid()}, memory)
+        began = time.perf_counter()
+        await anyio.to_thread.run_sync(gate.write_text, "go\n")
         async for piece in task.follow():
             followed += len(piece.data)
             pieces += 1
