@@ -4,7 +4,9 @@ A round starts hosts of its own, which start tasks of mixed kinds, and kills a r
 moment; then the store is opened again (see `reopened_store`). All that is random follows from the round's seed, but for
 what the system's scheduler makes of it.
 
-`python -m tests.crash.killed_supervisors [--shims] SEED…` runs these rounds and says what was wrong.
+In a storm those who serve the store are killed again and again, before they have taken up what the ones before left.
+
+`python -m tests.crash.killed_supervisors [--shims | --storm] SEED…` runs these rounds and says what was wrong.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from ..store_processes import Process, marked_processes, processes_by_role, task_of_shim
 from .judging_tasks import Facts
@@ -34,7 +36,16 @@ TASKS: Final = 20
 QUIET_SECONDS: Final = 3.0
 """When the hosts have said nothing for so long, no more lines are waited for."""
 
-ROLES: Final = ("host", "node", "writer", "spawner")
+STORM_STRIKES: Final = 10
+STORM_SECONDS: Final = 0.5
+"""How often they are killed in a storm, and the longest time between two strikes."""
+
+SERVANTS: Final = ("node", "writer", "spawner")
+ROLES: Final = ("host", *SERVANTS)
+
+
+Kind = Literal["strike", "shims", "storm"]
+"""What a round is: some are killed once or twice; shims, too; those who serve the store again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +77,7 @@ class Result:
 class Round:
     """One round below the directory `place`."""
 
-    def __init__(self, place: Path, seed: int, *, shims: bool) -> None:
+    def __init__(self, place: Path, seed: int, kind: Kind = "strike") -> None:
         rng = random.Random(seed)
         self.store = place / "store"
         notes = place / "notes"
@@ -84,7 +95,7 @@ class Round:
             }
             for number in range(count)
         ]
-        self.result = Result(seed, _strikes(rng, shims=shims))
+        self.result = Result(seed, _storm(rng) if kind == "storm" else _strikes(rng, shims=kind == "shims"))
         self.hosts: list[Host] = []
         self._lines = 0
 
@@ -173,7 +184,7 @@ class Round:
     def strike_again(self) -> None:
         """Kill some of those who serve the store, at a moment of its second life, in some rounds."""
         rng = self.randomness("again")
-        roles = [role for role in ("node", "writer", "spawner") if rng.random() < 0.4]
+        roles = [role for role in SERVANTS if rng.random() < 0.4]
         if roles and rng.random() < 0.4:
             strike = Strike(tuple(roles), 0, round(rng.random() ** 2, 3))
             self.result.strikes.append(strike)
@@ -188,6 +199,14 @@ def _strikes(rng: random.Random, *, shims: bool) -> list[Strike]:
         lines, seconds = rng.choice(((0, rng.random() * 2.5), (rng.randrange(1, 41), rng.random() ** 2 * 0.1)))
         strikes.append(Strike((*roles, *(["shim"] if shims else [])), lines, round(seconds, 4)))
     return sorted(strikes, key=lambda strike: strike.lines)
+
+
+def _storm(rng: random.Random) -> list[Strike]:
+    strikes = []
+    for _ in range(STORM_STRIKES):
+        roles = [role for role in SERVANTS if rng.random() < 0.5] or [rng.choice(SERVANTS)]
+        strikes.append(Strike(tuple(roles), 1, round(rng.random() * STORM_SECONDS, 4)))
+    return strikes
 
 
 def kill_all(pids: list[int]) -> None:
@@ -214,19 +233,20 @@ def is_lost(directory: Path) -> bool:
     return True
 
 
-def play(seed: int, *, shims: bool = False, parent: Path | None = None) -> Result:
+def play(seed: int, kind: Kind = "strike", *, parent: Path | None = None) -> Result:
     """Play a round in a directory of its own, which is removed."""
     with tempfile.TemporaryDirectory(dir=parent, prefix="turnkeeper-round-") as place:
-        return Round(Path(place), seed, shims=shims).run()
+        return Round(Path(place), seed, kind).run()
 
 
 def main(arguments: list[str]) -> Iterator[Result]:
     """Play the rounds of these seeds."""
     memory = Path("/dev/shm")
+    parent = memory if os.access(memory, os.W_OK) else None
+    kind: Kind = "shims" if "--shims" in arguments else "storm" if "--storm" in arguments else "strike"
     for seed in arguments:
-        if seed != "--shims":
-            parent = memory if os.access(memory, os.W_OK) else None
-            yield play(int(seed), shims="--shims" in arguments, parent=parent)
+        if not seed.startswith("--"):
+            yield play(int(seed), kind, parent=parent)
 
 
 if __name__ == "__main__":
