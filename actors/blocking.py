@@ -21,7 +21,8 @@ from typing import Any, TypeVar
 import anyio
 from anyio.from_thread import BlockingPortal
 
-from turnkeeper.runtime.actor_ref import ActorRef
+from turnkeeper.runtime.actor_ref import ActorEnd, ActorRef
+from turnkeeper.runtime.mailbox import MailboxStatistics
 from turnkeeper.storage.exact_json import Surrogates
 from turnkeeper.storage.store import Durability
 
@@ -241,9 +242,13 @@ class BlockingRuntime:
         """Do as `Runtime.follow`; each `next` waits for an event."""
         return BlockingFollowing(self._loop, self._runtime.follow(*ids, after=after, types=types, ephemeral=ephemeral))
 
-    def spawn(self, actor: type, *args: Any, process: bool = False) -> BlockingRef:
+    def spawn(self, actor: type, *args: Any, process: bool = False, name: str | None = None) -> BlockingRef:
         """Do as `Runtime.spawn`."""
-        return BlockingRef(self._loop, self._loop.call(self._runtime.spawn, actor, *args, process=process))
+        return BlockingRef(self._loop, self._loop.call(self._runtime.spawn, actor, *args, process=process, name=name))
+
+    def actor(self, name: str) -> BlockingRef:
+        """Do as `Runtime.actor`."""
+        return BlockingRef(self._loop, self._runtime.actor(name))
 
 
 class BlockingSession:
@@ -488,9 +493,31 @@ class BlockingRef:
         """Do as `ActorRef.tell`."""
         self._loop.call(self._ref.tell, method, *arguments, **keywords)
 
-    def stop(self, shutdown_seconds: float | None = None) -> None:
+    def tell_nowait(self, method: str, /, *arguments: Any, **keywords: Any) -> None:
+        """Do as `ActorRef.tell_nowait`."""
+        self._loop.run(self._ref.tell_nowait, method, *arguments, **keywords)
+
+    def stop(self, shutdown_seconds: float | None = None) -> ActorEnd:
         """Do as `ActorRef.stop`."""
-        self._loop.call(self._ref.stop, shutdown_seconds)
+        return self._loop.call(self._ref.stop, shutdown_seconds)
+
+    def wait_ended(self) -> ActorEnd:
+        """Do as `ActorRef.wait_ended`."""
+        return self._loop.call(self._ref.wait_ended)
+
+    @property
+    def name(self) -> str:
+        """What errors call the actor."""
+        return self._ref.name
+
+    @property
+    def end(self) -> ActorEnd | None:
+        """How the actor ended; None while it lives."""
+        return self._ref.end
+
+    def statistics(self) -> MailboxStatistics:
+        """Do as `ActorRef.statistics`."""
+        return self._loop.run(self._ref.statistics)
 
 
 def _session_of(session: BlockingSession | str | None) -> Session | str | None:

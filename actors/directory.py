@@ -18,6 +18,9 @@ from .errors import NodeNotAnswering
 
 _DESCRIPTORS = "/proc/self/fd"
 
+_BACKLOG = 128
+"""Connections that may wait to be accepted."""
+
 
 class StoreDirectory:
     """An open directory; `descriptor` is valid until `close`."""
@@ -39,14 +42,32 @@ class StoreDirectory:
         It may still be waiting in the backlog of a process that never takes it: only a hello counts. Raises OSError
         where nobody listens (FileNotFoundError, ConnectionRefusedError) or too many wait (BlockingIOError).
         """
-        root = f"{_DESCRIPTORS}/{self.descriptor}" if os.path.isdir(_DESCRIPTORS) else self.path
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
-            connection.connect(f"{root}/{name}")
+            connection.connect(self._address(name))
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def listen(self, name: str) -> socket.socket:
+        """Make one of the store's sockets, for this user alone, and listen there, non-blocking.
+
+        Raises OSError where it can't be made, or is there already.
+        """
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            listener.bind(self._address(name))
+            os.chmod(name, 0o600, dir_fd=self.descriptor)
+            listener.listen(_BACKLOG)
+        except BaseException:
+            listener.close()
+            raise
+        return listener
+
+    def _address(self, name: str) -> str:
+        root = f"{_DESCRIPTORS}/{self.descriptor}" if os.path.isdir(_DESCRIPTORS) else self.path
+        return f"{root}/{name}"
 
     def is_held(self) -> bool:
         """Say whether a process holds the store's lock: it serves, starts, ends or is stuck. Free: all are dead."""

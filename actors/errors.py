@@ -7,6 +7,9 @@ makes its message from them, so it survives pickling and a socket. Nothing here 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from turnkeeper.storage.errors import (
     Ambiguous,
     BlobMissing,
@@ -45,6 +48,7 @@ __all__ = [
     "ForkedProcess",
     "InvalidFork",
     "InvalidValue",
+    "NameTaken",
     "NewerFormat",
     "NodeNotAnswering",
     "NotFound",
@@ -120,6 +124,23 @@ class AlreadyServed(TurnkeeperError):
 
     def message(self) -> str:
         return f"{self.path} is served by process {self.pid} already; end that one first: turnkeeper stop"
+
+
+class NameTaken(Exists):
+    """An actor of this name lives already. `owner` has boot, pid, start, host of its process, as far as they are known.
+
+    Nothing was started.
+    """
+
+    def __init__(self, name: str, owner: Mapping[str, Any]) -> None:
+        super().__init__(name, "actor's name")
+        self.args = (name, dict(owner))
+        self.name = name
+        self.owner = dict(owner)
+
+    def message(self) -> str:
+        where = f"process {self.owner.get('pid')} on {self.owner.get('host')}" if self.owner else "another process"
+        return f"an actor called {self.name} lives in {where}; ask that one, stop it, or use another name"
 
 
 class PositionLost(TurnkeeperError):

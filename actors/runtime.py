@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from turnkeeper.runtime.actor_ref import ActorRef
-from turnkeeper.runtime.actors import spawn_in_loop, without_interrupts
+from turnkeeper.runtime.actors import MailboxRef, spawn_in_loop, without_interrupts
 from turnkeeper.runtime.errors import register_error
 from turnkeeper.storage.errors import Failed
 from turnkeeper.storage.store import Durability
@@ -36,6 +36,7 @@ from .kinds import require_session
 from .listing import list_sessions
 from .logs import StoredLog
 from .messages import Messages
+from .named_actors import NamedActors
 from .places import make_parents_of_default, store_place
 from .records import Event, EventPage, SessionInfo, Status
 from .repairing import Progress, Repair, repair
@@ -67,6 +68,7 @@ class Runtime:
     def __init__(self, client: Client, actors: Background) -> None:
         self._client = client
         self._actors = actors
+        self._named = NamedActors(client.path, actors.tasks, self.check)
         self._refs: list[ActorRef] = []
         self._spare: SpareWorker | None = None
         self._is_closed = False
@@ -461,22 +463,44 @@ class Runtime:
         """Raise why this runtime can't be used any more: closed, or inherited by a forked child."""
         self._client.check()
 
-    async def spawn(self, actor: type, *args: Any, process: bool = False) -> ActorRef:
+    async def spawn(self, actor: type, *args: Any, process: bool = False, name: str | None = None) -> ActorRef:
         """Start an actor, `actor(*args)`, in this loop or in a worker process of its own, and return once it is ready.
 
-        It is stopped, in order, when the runtime is left. One in a process opens the store itself if it wants it.
+        It is stopped, in order, when the runtime is left. One in a process opens the store itself if it wants it. With
+        a `name` (a-z, 0-9 and -) every process that has the store open can ask it, see `actor`; the name is free again
+        when the actor has ended, or its runtime's process.
+
+        Raises NameTaken: An actor of this name lives. Nothing was started.
         """
         self.check()
-        if process:
-            # A host without worker processes needn't import what they need.
-            from turnkeeper.runtime.worker import spawn_in_process
-
-            ref = await spawn_in_process(self._actors.tasks, actor, *args, spare=self._spare_worker())
+        if name is None:
+            ref = await self._spawn(actor, *args, process=process, name=None)
         else:
-            ref = await spawn_in_loop(self._actors.tasks, actor, *args)
+            with await self._named.claim(name) as claim:
+                ref = await self._spawn(actor, *args, process=process, name=name)
+                self._named.serve(ref, claim)
         self._refs = [each for each in self._refs if each.end is None or each.end.error is not None]
         self._refs.append(ref)
         return ref
+
+    def actor(self, name: str) -> ActorRef:
+        """Give the reference of a named actor, in whatever process of the store it lives; using it tells if it does.
+
+        It means whoever has the name: after the death of one the next call goes to the next one, while a call that one
+        had may have been done (ActorUnknown). Between processes arguments and replies are plain values.
+
+        Raises TypeError, ValueError for what can't be a name.
+        """
+        self.check()
+        return self._named.ref(name)
+
+    async def _spawn(self, actor: type, *args: Any, process: bool, name: str | None) -> MailboxRef:
+        if not process:
+            return await spawn_in_loop(self._actors.tasks, actor, *args, name=name)
+        # A host without worker processes needn't import what they need.
+        from turnkeeper.runtime.worker import spawn_in_process
+
+        return await spawn_in_process(self._actors.tasks, actor, *args, name=name, spare=self._spare_worker())
 
     def _spare_worker(self) -> SpareWorker:
         """Give what keeps a process for the next worker; there is one once there was a worker."""
@@ -502,6 +526,7 @@ class Runtime:
         self._is_closed = True
         failures: list[Exception] = []
         await _all(failures, [ref.stop for ref in self._refs])
+        await _collect(failures, self._named.aclose)
         await _collect(failures, self._actors.aclose)
         if self._spare is not None:
             await _collect(failures, self._spare.aclose)
@@ -547,7 +572,13 @@ class RuntimeOpening:
             client = await Client.open(place.path, durability=self._durability, backend=place.backend)
             actors = Background()
             await actors.open()
-            self._runtime = Runtime(client, actors)
+            try:
+                self._runtime = Runtime(client, actors)
+            except BaseException:
+                await actors.aclose()
+                with anyio.CancelScope(shield=True):
+                    await client.aclose()
+                raise
         except BaseException:
             self._scope.__exit__(*sys.exc_info())
             raise

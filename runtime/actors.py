@@ -48,9 +48,10 @@ class Sealed(NamedTuple):
 class Letter:
     """One message on its way through a mailbox, with the place for its answer."""
 
-    def __init__(self, call: str, message: Any) -> None:
+    def __init__(self, call: str, message: Any, size: int) -> None:
         self.call = call
         self.message = message
+        self.size = size
         self.begun = False
         """Whether the actor may have seen it. Set before it can."""
         self.wanted = False
@@ -123,11 +124,11 @@ class MailboxRef(ActorRef):
         timeout: float | None = None,  # noqa: ASYNC109
         **keywords: Any,
     ) -> Any:
-        letter, size = self._write(method, arguments, keywords)
+        letter = self.write(method, arguments, keywords)
         letter.wanted, posted = True, False
         try:
             with anyio.move_on_after(timeout):
-                await self._post(letter, size)
+                await self.post(letter)
                 posted = True
                 return await letter.wait()
             if letter.answered:
@@ -138,14 +139,10 @@ class MailboxRef(ActorRef):
         raise ActorUnknown(letter.call, reason) if posted else ActorNotStarted(letter.call, f"{reason}, mailbox full")
 
     async def tell(self, method: str, /, *arguments: Any, **keywords: Any) -> None:
-        await self._post(*self._write(method, arguments, keywords))
+        await self.post(self.write(method, arguments, keywords))
 
     def tell_nowait(self, method: str, /, *arguments: Any, **keywords: Any) -> None:
-        letter, size = self._write(method, arguments, keywords)
-        try:
-            self._mailbox.put_nowait(letter, size)
-        except MailboxClosed:
-            raise self._refusal(letter) from None
+        self.post_nowait(self.write(method, arguments, keywords))
 
     async def stop(self, shutdown_seconds: float | None = None) -> ActorEnd:
         seconds = self._shutdown_seconds if shutdown_seconds is None else shutdown_seconds
@@ -181,20 +178,36 @@ class MailboxRef(ActorRef):
     def statistics(self) -> MailboxStatistics:
         return self._mailbox.statistics()
 
-    def _write(self, method: str, arguments: Arguments, keywords: Keywords) -> tuple[Letter, int]:
+    # -- For those who carry messages of others
+
+    @property
+    def handlers(self) -> frozenset[str]:
+        """What the actor can be asked."""
+        return self._handlers
+
+    def write(self, method: str, arguments: Arguments, keywords: Keywords) -> Letter:
+        """Make a message that the actor can take. Raises AttributeError and TypeError as `ask` does."""
         if method not in self._handlers:
             known = ", ".join(sorted(self._handlers)) or "none"
             raise AttributeError(f"{self.name} has no handler {method!r}; its handlers: {known}")
         message, size = self._seal(method, arguments, keywords)
-        return Letter(f"{self.name}.{method}", message), size
+        return Letter(f"{self.name}.{method}", message, size)
 
-    async def _post(self, letter: Letter, size: int) -> None:
+    async def post(self, letter: Letter) -> None:
+        """Put a message into the mailbox, as `tell` does; its answer is the letter's."""
         try:
-            await self._mailbox.put(letter, size)
+            await self._mailbox.put(letter, letter.size)
         except MailboxClosed:
             if self._stop_deadline is None:
                 # It is ending by itself, which takes moments, and how it ended belongs into the error.
                 await self._end_known.wait()
+            raise self._refusal(letter) from None
+
+    def post_nowait(self, letter: Letter) -> None:
+        """Put a message into the mailbox, as `tell_nowait` does."""
+        try:
+            self._mailbox.put_nowait(letter, letter.size)
+        except MailboxClosed:
             raise self._refusal(letter) from None
 
     def _refusal(self, letter: Letter) -> ActorNotStarted:
@@ -304,7 +317,7 @@ async def spawn_in_loop(
     messages_max: int = MESSAGES_MAX,
     bytes_max: int = BYTES_MAX,
     shutdown_seconds: float = SHUTDOWN_SECONDS,
-) -> ActorRef:
+) -> MailboxRef:
     """Make an actor by `actor(*arguments)`, a class or what makes one, in this loop; return once it is ready.
 
     It lives in the task group until it ends. What is sent to it is handed on as it is, not copied; its mailbox counts

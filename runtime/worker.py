@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from .actor_ref import ActorRef
 from .actors import (
     SHUTDOWN_SECONDS,
     Arguments,
@@ -58,7 +57,7 @@ async def spawn_in_process(
     shutdown_seconds: float = SHUTDOWN_SECONDS,
     ready_seconds: float = READY_SECONDS,
     spare: SpareWorker | None = None,
-) -> ActorRef:
+) -> MailboxRef:
     """Make an actor in a new worker process; return once it is ready.
 
     `actor` is a class that can be imported, or its "module:name", which the host then need not import. Arguments, of

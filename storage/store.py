@@ -8,6 +8,7 @@
     quarantine/             bytes cut from torn tails, with notes
     writer.json             who holds the lock, for people
     node.sock writer.sock   sockets, bound by relative names
+    actors/                 a lock and a socket for each named actor that a process of the store serves
     node.log                what the node and writer say on stderr
 
 Standard library only, as the node's candidate needs it before it has the lock. A store that is there is never

@@ -1,9 +1,10 @@
-"""Contract of actors, the same in the loop and in a worker process, for hosts on trio and on asyncio."""
+"""Contract of actors, the same in the loop, in a worker process and elsewhere, for hosts on trio and on asyncio."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,12 +13,14 @@ import pytest
 import trio
 from anyio.abc import TaskGroup
 
+from turnkeeper.actors.named_actors import NamedActors
 from turnkeeper.runtime.actor_ref import ActorEnd, ActorRef
 from turnkeeper.runtime.actors import spawn_in_loop
 from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown
 from turnkeeper.runtime.mailbox import MailboxFull, MailboxStatistics, MessageTooLarge
 from turnkeeper.runtime.worker import spawn_in_process
 
+from ..actor_host import ActorHost
 from ..actors_at_work import Clerk, Doorkeeper, Mishap, Refusal
 
 pytestmark = pytest.mark.anyio
@@ -32,12 +35,68 @@ class Spawn(Protocol):
     async def __call__(self, group: TaskGroup, actor: type, *arguments: Any, **options: Any) -> ActorRef: ...
 
 
+class SpawnElsewhere:
+    """Make an actor in another process, on the other loop, and reach it by its name."""
+
+    def __init__(self, host: ActorHost, connections: TaskGroup) -> None:
+        self._host = host
+        self._connections = connections
+
+    async def __call__(self, group: TaskGroup, actor: type, *arguments: Any, name: str, **options: Any) -> ActorRef:
+        await anyio.to_thread.run_sync(partial(self._host.spawn, name, actor, *arguments, **options))
+        ref = NamedActors(str(self._host.store), self._connections, lambda: None).ref(name)
+        group.start_soon(self._end_with_group, ref)
+        return ref
+
+    async def _end_with_group(self, ref: ActorRef) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self._host.cancel, ref.name)
+                await ref.wait_ended()
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ActorHost]]:
+    """Processes that others ask, by the loop of who asks."""
+    loops = {"trio": "asyncio", "asyncio": "trio"}
+    started = {asker: ActorHost(tmp_path_factory.mktemp(loop) / "store", loop) for asker, loop in loops.items()}
+    yield started
+    for host in started.values():
+        host.end()
+
+
 @pytest.fixture(params=[spawn_in_loop, spawn_in_process], ids=["in the loop", "in a process"])
-def spawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Spawn:
-    """Either way to make an actor; a worker process finds this module's actors through the import path."""
+def spawn_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Spawn:
+    """Either way to make an actor whose mailbox is here; a worker process finds ours through the import path."""
     monkeypatch.syspath_prepend(ROOT)
-    made: Spawn = request.param
-    return made
+    return partial(_spawn_by_class, request.param)
+
+
+@pytest.fixture(
+    params=[spawn_in_loop, spawn_in_process, SpawnElsewhere], ids=["in the loop", "in a process", "elsewhere"]
+)
+async def spawn(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    anyio_backend_name: str,
+    hosts: dict[str, ActorHost],
+) -> AsyncIterator[Spawn]:
+    """Each way to make an actor, one that another process makes and serves among them."""
+    monkeypatch.syspath_prepend(ROOT)
+    async with anyio.create_task_group() as connections:
+        way = request.param
+        if way is SpawnElsewhere:
+            way = SpawnElsewhere(hosts[anyio_backend_name], connections)
+        yield partial(_spawn_by_class, way)
+        connections.cancel_scope.cancel()
+
+
+async def _spawn_by_class(way: Any, group: TaskGroup, actor: type, *arguments: Any, **options: Any) -> ActorRef:
+    """Make an actor that is called as its class."""
+    ref: ActorRef = await way(group, actor, *arguments, name=actor.__name__.lower(), **options)
+    return ref
 
 
 @pytest.fixture
@@ -120,7 +179,7 @@ async def test_only_public_coroutine_methods_can_be_asked(spawn: Spawn, group: T
     clerk = await spawn(group, Clerk)
     for name in ("missing", "_hidden", "plain", "__init__"):
         for call in (clerk.ask, clerk.tell):
-            with pytest.raises(AttributeError, match=rf"Clerk has no handler '{name}'; its handlers: .*\bnote, "):
+            with pytest.raises(AttributeError, match=rf"clerk has no handler '{name}'; its handlers: .*\bnote, "):
                 await call(name)
     assert await clerk.ask("notes") == []
 
@@ -139,7 +198,7 @@ async def test_a_failure_is_told_to_who_asked_and_ends_the_actor(spawn: Spawn, g
     end = await clerk.wait_ended()
     assert (end.reason, str(end.error)) == ("it failed: Mishap: tripped", "Mishap: tripped")
     for call in (clerk.ask, clerk.tell):
-        with pytest.raises(ActorNotStarted, match=r"^Clerk.note was not started: it failed: Mishap: tripped"):
+        with pytest.raises(ActorNotStarted, match=r"^clerk.note was not started: it failed: Mishap: tripped"):
             await call("note", "late")
     with pytest.raises(ActorNotStarted):
         clerk.tell_nowait("note", "late")
@@ -168,13 +227,13 @@ async def test_messages_behind_a_failure_were_not_started(spawn: Spawn, group: T
         release(mark)
     assert {type(result): str(result) for result in results} == {
         ActorError: "Mishap: by mishap",
-        ActorNotStarted: "Clerk.note was not started: it failed: Mishap: by mishap",
+        ActorNotStarted: "clerk.note was not started: it failed: Mishap: by mishap",
     }
 
 
-async def test_the_failure_of_a_tell_is_told_by_stop_once(spawn: Spawn, group: TaskGroup) -> None:
+async def test_the_failure_of_a_tell_is_told_by_stop_once(spawn_here: Spawn, group: TaskGroup) -> None:
     """Nobody waits for a tell: its error is kept until the actor is stopped, and never cancels the task group."""
-    clerk = await spawn(group, Clerk)
+    clerk = await spawn_here(group, Clerk)
     await clerk.tell("fail", "unseen")
     assert (await clerk.wait_ended()).reason == "it failed: Mishap: unseen"
     with pytest.raises(ActorError, match=r"^Mishap: unseen"):
@@ -188,10 +247,10 @@ async def test_the_failure_of_a_tell_is_told_by_stop_once(spawn: Spawn, group: T
 async def test_an_ask_out_of_time_may_have_been_done(spawn: Spawn, group: TaskGroup, mark: Path) -> None:
     """While the actor is at it nobody knows; while it waits for room in the mailbox it certainly was not started."""
     clerk = await spawn(group, Clerk, messages_max=1)
-    with pytest.raises(ActorUnknown, match=r"^whether Clerk.hold was done is unknown: no answer within 0.2 s"):
+    with pytest.raises(ActorUnknown, match=r"^whether clerk.hold was done is unknown: no answer within 0.2 s"):
         await clerk.ask("hold", str(mark), timeout=0.2)
     await clerk.tell("note", "fills the mailbox")
-    with pytest.raises(ActorNotStarted, match=r"^Clerk.note was not started: no answer within 0.01 s, mailbox full"):
+    with pytest.raises(ActorNotStarted, match=r"^clerk.note was not started: no answer within 0.01 s, mailbox full"):
         await clerk.ask("note", "no room", timeout=0.01)
 
 
@@ -209,10 +268,10 @@ async def test_a_cancelled_ask_ends_the_wait_and_not_the_work(spawn: Spawn, grou
 
 
 async def test_an_error_that_a_cancelled_ask_no_longer_hears_is_told_by_stop(
-    spawn: Spawn, group: TaskGroup, mark: Path
+    spawn_here: Spawn, group: TaskGroup, mark: Path
 ) -> None:
     """Whoever gave up waiting was not told, so the failure is kept as that of a tell."""
-    clerk = await spawn(group, Clerk)
+    clerk = await spawn_here(group, Clerk)
     async with anyio.create_task_group() as askers:
         await clerk.tell("hold", str(mark))
         await appears(mark)
@@ -237,17 +296,17 @@ async def test_a_full_mailbox_makes_the_teller_wait(spawn: Spawn, group: TaskGro
         for number in range(2):
             clerk.tell_nowait("note", str(number))
         tellers.start_soon(clerk.tell, "note", "2")
-        await anyio.wait_all_tasks_blocked()
-        assert clerk.statistics() == MailboxStatistics(2, clerk.statistics().bytes, senders_waiting=1)
+        while clerk.statistics().senders_waiting == 0:  # noqa: ASYNC110
+            await anyio.sleep(0.005)
         with pytest.raises(MailboxFull):
             clerk.tell_nowait("note", "3")
         release(mark)
     assert await clerk.ask("notes") == ["0", "1", "2"]
 
 
-async def test_a_mailbox_counts_bytes_too(spawn: Spawn, group: TaskGroup, mark: Path) -> None:
+async def test_a_mailbox_counts_bytes_too(spawn_here: Spawn, group: TaskGroup, mark: Path) -> None:
     """Text and bytes in messages fill it, and what could never fit is refused at once."""
-    clerk = await spawn(group, Clerk, bytes_max=1000)
+    clerk = await spawn_here(group, Clerk, bytes_max=1000)
     await clerk.tell("hold", str(mark))
     await appears(mark)
     clerk.tell_nowait("echo", b"x" * 600)
@@ -274,8 +333,8 @@ async def test_stopping_handles_what_is_there_and_takes_no_more(spawn: Spawn, gr
         await anyio.wait_all_tasks_blocked()
         askers.start_soon(keeper.stop)
         await anyio.wait_all_tasks_blocked()
-        with pytest.raises(ActorNotStarted, match=r"^Doorkeeper.note was not started: it is ending"):
-            keeper.tell_nowait("note", "after")
+        with pytest.raises(ActorNotStarted, match=r"^doorkeeper.note was not started: it is ending"):
+            await keeper.tell("note", "after")
         release(tmp_path / "mark")
     assert results == ["released", 1]
     assert keeper.end == ActorEnd("it was stopped", normal=True)
@@ -322,8 +381,8 @@ async def test_cancelling_the_task_group_ends_the_actor_and_answers_everybody(sp
             await anyio.wait_all_tasks_blocked()
             group.cancel_scope.cancel()
     assert {str(result) for result in results} == {
-        "whether Doorkeeper.hold was done is unknown: it was cancelled",
-        "Doorkeeper.note was not started: it was cancelled",
+        "whether doorkeeper.hold was done is unknown: it was cancelled",
+        "doorkeeper.note was not started: it was cancelled",
     }
     assert keeper.end == ActorEnd("it was cancelled")
     assert len(lines(tmp_path / "marks")) == 2
@@ -355,7 +414,7 @@ async def test_a_monitor_tells_the_end_once(spawn: Spawn, group: TaskGroup) -> N
         await clerk.tell("fail")
     downs.append(await clerk.monitor())
     assert [(down.name, down.reason, str(down.error)) for down in downs] == [
-        ("Clerk", "it failed: Mishap: by mishap", "Mishap: by mishap")
+        ("clerk", "it failed: Mishap: by mishap", "Mishap: by mishap")
     ] * 3
 
 
