@@ -7,8 +7,10 @@ journal's lines are read as plain JSON, the outputs as plain files. One violatio
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ TERM, KILL = {"signal": 15}, {"signal": 9}
 CUT_LINE_BYTES_MAX = 200
 """What may stand behind the limit in an output that was cut, one line that says so."""
 
-_INBOX = "inbox-"
+_INBOX, _DATABASE = "inbox-", "store.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +72,22 @@ class Journal:
 
 def _lines(store: Path) -> Iterator[Line]:
     place = 0
+    for text in _texts_in_database(store) if (store / _DATABASE).exists() else _texts_in_files(store):
+        record = json.loads(text) if text else {}
+        if "stream" in record:
+            place += 1
+            yield Line(place, record["stream"], record["seq"], record["type"], record["data"])
+
+
+def _texts_in_files(store: Path) -> Iterator[bytes]:
     for path in sorted((store / "journal").glob("*.jsonl")):
-        for text in path.read_bytes().split(b"\n"):
-            record = json.loads(text) if text else {}
-            if "stream" in record:
-                place += 1
-                yield Line(place, record["stream"], record["seq"], record["type"], record["data"])
+        yield from path.read_bytes().split(b"\n")
+
+
+def _texts_in_database(store: Path) -> Iterator[bytes]:
+    with closing(sqlite3.connect(f"file:{store / _DATABASE}?mode=ro", uri=True)) as database:
+        for (text,) in database.execute("SELECT line FROM events ORDER BY position"):
+            yield text
 
 
 def label_of(request: Line) -> str:

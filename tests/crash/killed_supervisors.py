@@ -6,7 +6,8 @@ what the system's scheduler makes of it.
 
 In a storm those who serve the store are killed again and again, before they have taken up what the ones before left.
 
-`python -m tests.crash.killed_supervisors [--shims | --storm] SEED…` runs these rounds and says what was wrong.
+`python -m tests.crash.killed_supervisors [--shims | --storm | --sqlite] SEED…` runs these rounds, and says what was
+wrong.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, get_args
+
+from turnkeeper.storage.store import BackendName
 
 from ..store_processes import Process, marked_processes, processes_by_role, task_of_shim
+from ..stores import make_store
 from .judging_tasks import Facts
 from .mixed_tasks import mixed_tasks
 from .reopened_store import judge_reopened
@@ -44,8 +48,9 @@ SERVANTS: Final = ("node", "writer", "spawner")
 ROLES: Final = ("host", *SERVANTS)
 
 
-Kind = Literal["strike", "shims", "storm"]
-"""What a round is: some are killed once or twice; shims, too; those who serve the store again and again."""
+Kind = Literal["strike", "shims", "storm", "sqlite"]
+"""What a round is: some are killed once or twice; shims, too; those who serve the store again and again; as the first,
+but SQLite keeps the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,9 @@ class Round:
     def __init__(self, place: Path, seed: int, kind: Kind = "strike") -> None:
         rng = random.Random(seed)
         self.store = place / "store"
+        self.kept_by: BackendName = "sqlite" if kind == "sqlite" else "journal"
+        if kind == "sqlite":
+            make_store(self.store, "sqlite")
         notes = place / "notes"
         notes.mkdir()
         planned = mixed_tasks(TASKS, notes, rng)
@@ -243,10 +251,10 @@ def main(arguments: list[str]) -> Iterator[Result]:
     """Play the rounds of these seeds."""
     memory = Path("/dev/shm")
     parent = memory if os.access(memory, os.W_OK) else None
-    kind: Kind = "shims" if "--shims" in arguments else "storm" if "--storm" in arguments else "strike"
+    kinds = [kind for kind in get_args(Kind) if f"--{kind}" in arguments]
     for seed in arguments:
         if not seed.startswith("--"):
-            yield play(int(seed), kind, parent=parent)
+            yield play(int(seed), *kinds, parent=parent)
 
 
 if __name__ == "__main__":

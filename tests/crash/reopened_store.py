@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from turnkeeper.actors.blocking import BlockingRuntime, BlockingSession, connect
+from turnkeeper.storage.store import BackendName
 
 from ..store_processes import descriptors, is_alive, marked_processes, processes_by_role, state_of, zombies_below
+from ..stores import make_store
 from .judging_tasks import Facts, Journal, is_finished, judge_notices, judge_tasks, label_of
 from .mixed_tasks import notes_of
 
@@ -203,7 +205,7 @@ class _Reopened:
         yield from _await_none("zombies", lambda: [pid for pid in known if state_of(pid) == "Z"])
         yield from _await_none("processes", lambda: [pid for pid in known if is_alive(pid)])
         yield from _await_none("shims", lambda: processes_by_role(self._store)["shim"])
-        for role, most in calm_descriptors().items():
+        for role, most in calm_descriptors(self._round.kept_by).items():
             (pid,) = processes_by_role(self._store)[role]
             yield from _await_none(f"zombies of the {role}", lambda pid=pid: zombies_below([pid]))  # type: ignore[misc]
             yield from _await_none(
@@ -266,7 +268,7 @@ def _more(found: Counter[str], most: Counter[str]) -> dict[str, str]:
 
 
 @functools.cache
-def calm_descriptors() -> dict[str, Counter[str]]:
+def calm_descriptors(kept_by: BackendName) -> dict[str, Counter[str]]:
     """Count what node and writer have open at most when one client is there, and tasks and messages have been.
 
     A node that adopted this client's tasks holds on to its process until that ends, and node and writer to the
@@ -274,6 +276,7 @@ def calm_descriptors() -> dict[str, Counter[str]]:
     """
     with tempfile.TemporaryDirectory(prefix="turnkeeper-calm-") as place:
         store = Path(place) / "store"
+        make_store(store, kept_by)
         with connect(store) as runtime:
             for _ in range(3):
                 with runtime.open_session("calm", create=True) as session:

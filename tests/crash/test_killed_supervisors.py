@@ -9,7 +9,7 @@ import pytest
 
 from .killed_supervisors import Kind, play
 
-SEEDS, SEEDS_WITH_SHIMS, STORMS = 300, 100, 50
+SEEDS, SEEDS_WITH_SHIMS, STORMS, SEEDS_OF_SQLITE = 300, 100, 50, 50
 
 
 def assert_clean(seeds: Iterable[int], place: Path, kind: Kind) -> None:
@@ -52,3 +52,10 @@ def test_only_tasks_without_a_shim_are_lost_in_a_hundred_rounds(memory_path: Pat
 def test_tasks_end_as_they_do_in_storms(memory_path: Path) -> None:
     """The long form in which nobody who serves the store lives for more than a moment."""
     assert_clean(range(2000, 2000 + STORMS), memory_path, "storm")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_tasks_end_as_they_do_in_stores_that_sqlite_keeps(memory_path: Path) -> None:
+    """The long form, of the other backend."""
+    assert_clean(range(3000, 3000 + SEEDS_OF_SQLITE), memory_path, "sqlite")
