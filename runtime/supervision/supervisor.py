@@ -1,0 +1,410 @@
+"""A supervisor: carries out what deciding.py decides, with real children, in the host's loop.
+
+Whatever happens is given to `decide` at once, and what that says is begun at once; so nothing is decided here, and
+nothing waits for a child that takes its time. Each incarnation of a child lives in its own task group, and its end is
+told when that was left: a child is never started while something of it is left.
+
+It ends when it is stopped, when its task group is cancelled, or when there were too many restarts; always with all of
+its children, in reverse, and shielded until they have left. Its end never cancels its task group: `stop` raises why it
+gave up, unless `wait_ended` told that before. Only what children raise while the task group is being cancelled leaves
+through the group.
+"""
+
+from __future__ import annotations
+
+import random
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from ..actor_ref import ActorEnd, ActorRef, Down
+from ..actors import without_interrupts
+from ..errors import ChildStartError, TooManyRestarts
+from ..restart import RestartPolicy
+from .child import Child, ChildStatistics, reason_of
+from .child_spec import ChildSpec, Strategy, Tree
+from .deciding import (
+    Action,
+    Add,
+    EndAll,
+    Ended,
+    Event,
+    Look,
+    Ready,
+    RestartOne,
+    Start,
+    Stop,
+    StopOne,
+    Verdict,
+    begin,
+    decide,
+)
+from .incarnation import Incarnation, Spare, start_actor, start_function
+from .supervised_ref import Gone, SupervisedRef
+
+
+class Supervisor:
+    """Children that are kept alive together. Make one with `Supervisor.start`; any task of its loop may use it."""
+
+    def __init__(self, name: str, tree: Tree, spare: Spare | None) -> None:
+        self.name = name
+        self._spare = spare
+        self._children = {spec.name: Child(spec) for spec in tree.children}
+        self._state = begin(tree.strategy, tree.policy, [(spec.name, spec.restart) for spec in tree.children])
+        self._news = anyio.Event()
+        self._scope, self._noticing = anyio.CancelScope(), anyio.CancelScope()
+        self._tasks: TaskGroup | None = None
+        self._was_running = False
+        self._was_cancelled = False
+        self._untold: list[Exception] = []
+        self._end: ActorEnd | None = None
+        self._end_known = anyio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Supervisor {self.name}: {self._end.reason if self._end else ', '.join(self._children)}>"
+
+    @classmethod
+    async def start(
+        cls,
+        task_group: TaskGroup,
+        *children: ChildSpec,
+        strategy: Strategy = "one_for_one",
+        policy: RestartPolicy | None = None,
+        name: str = "supervisor",
+        spare: Spare | None = None,
+    ) -> Supervisor:
+        """Start the children, one after another, and return once all are ready. They live in the task group.
+
+        `policy` is for all of them together; `spare` gives what keeps a process for the next worker. Cancelled, or
+        failing, nothing is left.
+
+        Raises:
+            ChildStartError: A child could not be started; those before it were stopped, in reverse.
+            TooManyRestarts: They died more often than the policy allows before all were ready.
+            TypeError, ValueError: The children make no sense together.
+        """
+        supervisor = cls(name, Tree(children, strategy=strategy, policy=policy or RestartPolicy()), spare)
+        await task_group.start(without_interrupts(supervisor._live), name=name)
+        return supervisor
+
+    # -- For others
+
+    def ref(self, name: str, *below: str) -> ActorRef:
+        """Give a reference to a child that is an actor, or with more names to one further down the tree.
+
+        It goes to whatever incarnation is up when it is used: supervised_ref.py says what that means for messages.
+
+        Raises:
+            LookupError: There is no such child. TypeError: It is no actor.
+        """
+        child = self._known(name)
+        if below and not isinstance(child.spec.start, Tree):
+            raise TypeError(f"child {name!r} of {self.name} is no tree")
+        if not below and not child.spec.is_actor:
+            raise TypeError(f"child {name!r} of {self.name} is no actor")
+        return SupervisedRef(self, (name, *below))
+
+    async def monitor(self, name: str, *below: str) -> Down:
+        """Wait until a child's present incarnation has ended and tell it: once for each call, also if it is gone.
+
+        Between two incarnations that is the last one's end. More names go down the tree. Cancelling only ends the wait.
+        """
+        last = (name, *below)[-1]
+        while (child := self._children.get(name)) is not None:
+            if below and isinstance(child.incarnation, Supervisor):
+                return await child.incarnation.monitor(*below)
+            if child.incarnation is not None or child.last_end is not None:
+                end = child.last_end if child.incarnation is None else await child.incarnation.wait_ended()
+                assert end is not None
+                return Down(last, end.reason, end.error)
+            await self._news.wait()
+        return Down(last, f"{self.name} has no child {name!r}")
+
+    def children(self) -> list[ChildStatistics]:
+        """Return what the children are now, in start order."""
+        return [self._children[state.name].statistics(state) for state in self._state.children]
+
+    async def start_child(self, spec: ChildSpec) -> None:
+        """Add a child behind the others, and return once it is ready. Cancelled, only the wait ends.
+
+        Raises:
+            ChildStartError: It could not be started, and is no child. ValueError: The name is another child's.
+        """
+        if spec.name in self._children:
+            raise ValueError(f"{self.name} has a child {spec.name!r} already")
+        child = Child(spec)
+        if self._is_open:
+            self._children[spec.name] = child
+        await self._come_up(child, Add(anyio.current_time(), spec.name, spec.restart))
+
+    async def restart_child(self, name: str) -> None:
+        """Start a child, after stopping it if it is up, and return once it is ready. The others aren't touched.
+
+        It doesn't count as a restart of the policy's. Cancelled, only the wait ends.
+
+        Raises:
+            ChildStartError: It could not be started, and stays down. LookupError: There is no such child.
+        """
+        await self._come_up(self._known(name), RestartOne(anyio.current_time(), name))
+
+    async def stop_child(
+        self, name: str, *, shutdown_seconds: float | None = None, forget: bool = False
+    ) -> ActorEnd | None:
+        """Stop a child and return how it ended, None if it was never up. It stays down until it is restarted by name.
+
+        With `forget`, and if it is temporary, it is no child any more. `shutdown_seconds` stand for its own. The others
+        aren't touched. Cancelled, only the wait ends.
+
+        Raises:
+            LookupError: There is no such child. Exception: What it raised while it left.
+        """
+        child = self._known(name)
+        if shutdown_seconds is not None:
+            child.shutdown_seconds = shutdown_seconds
+        self._happens(StopOne(anyio.current_time(), name, forget))
+        while (state := self._state.child(name)) is not None and state.status != "down" and state.goal != "again":
+            await self._news.wait()
+        _raise_first(child.take_untold())
+        return child.last_end
+
+    async def stop(self, shutdown_seconds: float | None = None) -> ActorEnd:
+        """End all children, in reverse, each within its time, and return how this ended. Shielded from cancellation.
+
+        After `shutdown_seconds`, if given, those that are left are cancelled.
+
+        Raises:
+            TooManyRestarts: It gave up before, and nobody was told.
+            Exception: What a child raised while it left; of several the first, with notes of the others.
+        """
+        self._happens(EndAll(anyio.current_time()))
+        with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(shutdown_seconds):
+                await self._end_known.wait()
+            self._scope.cancel()
+            await self._end_known.wait()
+        untold, self._untold = self._untold, []
+        _raise_first(untold)
+        return await self.wait_ended()
+
+    async def kill(self) -> ActorEnd:
+        """Cancel all children, in reverse, as the end of the task group does; otherwise as `stop`."""
+        return await self.stop(0)
+
+    async def wait_ended(self) -> ActorEnd:
+        """Wait until it has ended, with all of its children, and return how. Cancelling only ends the wait."""
+        await self._end_known.wait()
+        assert self._end is not None
+        self._untold = [error for error in self._untold if error is not self._end.error]
+        return self._end
+
+    @property
+    def end(self) -> ActorEnd | None:
+        """How it ended; None while it lives."""
+        return self._end
+
+    # -- For references to its children
+
+    def present(self, path: tuple[str, ...]) -> ActorRef | None:
+        """Give the incarnation that an actor of the tree has now."""
+        child = self._children.get(path[0])
+        incarnation = None if child is None else child.incarnation
+        if len(path) > 1:
+            return incarnation.present(path[1:]) if isinstance(incarnation, Supervisor) else None
+        return incarnation if isinstance(incarnation, ActorRef) else None
+
+    async def wait_present(self, path: tuple[str, ...], but_not: ActorRef | None) -> ActorRef:
+        """Wait for an incarnation of an actor of the tree, for another one than `but_not`.
+
+        Raises:
+            Gone: There will be none, unless somebody asks for it; or it is no actor.
+        """
+        name, below = path[0], path[1:]
+        lost: Incarnation | None = None if below else but_not
+        while True:
+            incarnation = await self._wait_incarnation(name, lost)
+            if below and isinstance(incarnation, Supervisor):
+                try:
+                    return await incarnation.wait_present(below, but_not)
+                except Gone:
+                    if incarnation._is_open:
+                        raise
+                    lost = incarnation
+            elif not below and isinstance(incarnation, ActorRef):
+                return incarnation
+            else:
+                raise Gone(ActorEnd(f"child {name!r} of {self.name} is no {'tree' if below else 'actor'}"))
+
+    def gone(self, path: tuple[str, ...]) -> ActorEnd | None:
+        """Say how the last incarnation of a child of the tree ended, if there will be no other."""
+        name, below = path[0], path[1:]
+        child, state = self._children.get(name), self._state.child(name)
+        if child is None or state is None:
+            return self._end or ActorEnd(f"{self.name} has no child {name!r}")
+        nested = child.incarnation
+        if below and isinstance(nested, Supervisor) and nested._is_open:
+            return nested.gone(below)
+        if child.incarnation is not None or (self._is_open and state.goal in ("up", "again")):
+            return None
+        return self._end or child.last_end or ActorEnd("it was stopped before it was started", normal=True)
+
+    async def stop_below(self, path: tuple[str, ...], shutdown_seconds: float | None) -> ActorEnd:
+        """Stop a child of the tree; return how its last incarnation ended."""
+        child = self._children.get(path[0])
+        if len(path) > 1 and child is not None and isinstance(child.incarnation, Supervisor):
+            return await child.incarnation.stop_below(path[1:], shutdown_seconds)
+        end = self.gone(path)
+        if end is not None:
+            return end
+        with anyio.CancelScope(shield=True):
+            end = await self.stop_child(path[0], shutdown_seconds=shutdown_seconds)
+        return end or ActorEnd("it was stopped before it was started", normal=True)
+
+    async def _wait_incarnation(self, name: str, lost: Incarnation | None) -> Incarnation:
+        while True:
+            child, state = self._children.get(name), self._state.child(name)
+            if child is None or state is None or not self._is_open or state.goal not in ("up", "again"):
+                raise Gone(self.gone((name,)) or ActorEnd("it is ending"))
+            if child.incarnation is not None and child.incarnation is not lost:
+                return child.incarnation
+            await self._news.wait()
+
+    def _known(self, name: str) -> Child:
+        if name not in self._children:
+            raise LookupError(f"{self.name} has no child {name!r}; its children: {', '.join(self._children) or 'none'}")
+        return self._children[name]
+
+    async def _come_up(self, child: Child, wish: Event) -> None:
+        """Have a child started, and wait until an incarnation of it was ready."""
+        name, times_ready = child.spec.name, child.times_ready
+        self._happens(wish)
+        while child.times_ready == times_ready:
+            state = self._state.child(name)
+            is_wanted = state is not None and state.goal in ("up", "again") and self._children.get(name) is child
+            if not is_wanted or not self._is_open:
+                error = child.start_error
+                reason = f"{self.name} is ending" if not self._is_open else "it was stopped meanwhile"
+                raise ChildStartError(name, reason if error is None else reason_of(error)) from error
+            await self._news.wait()
+
+    # -- Its life
+
+    @property
+    def _is_open(self) -> bool:
+        return self._state.phase in ("starting", "running")
+
+    async def _live(self, *, task_status: TaskStatus[None]) -> None:
+        try:
+            with self._scope:
+                async with anyio.create_task_group() as outside:
+                    outside.start_soon(without_interrupts(self._notice_cancellation))
+                    with anyio.CancelScope(shield=True):
+                        async with anyio.create_task_group() as self._tasks:
+                            await self._keep(task_status)
+                    await checkpoint_if_cancelled()
+                    self._noticing.cancel()
+        except BaseException:
+            # What the children raised counts for more than the cancellation that they raised it in.
+            self._finish(ActorEnd("it was cancelled"))
+            untold, self._untold = self._untold, []
+            _raise_first(untold)
+            raise
+        self._finish(ActorEnd("it was stopped", normal=True))
+        if not self._was_running and self._end is not None and self._end.error is not None:
+            raise self._end.error
+
+    async def _keep(self, task_status: TaskStatus[None]) -> None:
+        """Be there until all is over."""
+        self._happens(Look(anyio.current_time()))
+        while self._state.phase != "ended":
+            if self._state.phase == "running" and not self._was_running:
+                self._was_running = True
+                task_status.started()
+            news, due = self._news, self._state.next_due(anyio.current_time())
+            with anyio.CancelScope(deadline=due):
+                await news.wait()
+            if anyio.current_time() >= due:
+                self._happens(Look(anyio.current_time()))
+
+    async def _notice_cancellation(self) -> None:
+        """Begin the end when somebody cancels what this lives in; the shield keeps that from the children."""
+        with self._noticing:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                if self._state.phase != "ended":
+                    self._was_cancelled = True
+                    for child in self._children.values():
+                        if child.is_stopping:
+                            child.cancel()
+                    self._happens(EndAll(anyio.current_time()))
+
+    def _finish(self, end: ActorEnd) -> None:
+        """Say how it ended, and gather what nobody was told of."""
+        for child in reversed(self._children.values()):
+            self._untold += child.take_untold()
+        verdict = self._state.verdict
+        if verdict is not None:
+            error = self._judged(verdict)
+            end = ActorEnd(f"it failed: {error}", error)
+            self._untold.insert(0, error)
+        self._end = end
+        self._end_known.set()
+        self._announce()
+
+    def _judged(self, verdict: Verdict) -> Exception:
+        if not verdict.is_failed_start:
+            return TooManyRestarts(self.name, verdict.child, verdict.reason)
+        error = ChildStartError(verdict.child, verdict.reason)
+        error.__cause__ = self._children[verdict.child].start_error
+        return error
+
+    # -- Carrying out
+
+    def _happens(self, event: Event) -> None:
+        """Have it decided what follows from an event, and begin with that."""
+        self._state, actions = decide(self._state, event)
+        for name in self._children.keys() - {child.name for child in self._state.children}:
+            del self._children[name]
+        for action in actions:
+            self._carry_out(action)
+        self._announce()
+
+    def _carry_out(self, action: Action) -> None:
+        match action:
+            case Start(name):
+                assert self._tasks is not None
+                child = self._children[name]
+                child.prepare()
+                self._tasks.start_soon(without_interrupts(self._have_live), child, name=name)
+            case Stop(name) if self._was_cancelled:
+                self._children[name].cancel()
+            case Stop(name):
+                self._children[name].stop()
+
+    async def _have_live(self, child: Child) -> None:
+        name = child.spec.name
+        end = await child.live(
+            lambda group: self._start(group, child.spec), lambda: self._happens(Ready(anyio.current_time(), name))
+        )
+        self._happens(Ended(anyio.current_time(), name, end.reason, end.normal, random.random()))
+
+    async def _start(self, group: TaskGroup, spec: ChildSpec) -> Incarnation:
+        if isinstance(spec.start, Tree):
+            tree, name = spec.start, f"{self.name}/{spec.name}"
+            return await Supervisor.start(
+                group, *tree.children, strategy=tree.strategy, policy=tree.policy, name=name, spare=self._spare
+            )
+        return await (start_function(group, spec) if spec.is_function else start_actor(group, spec, self._spare))
+
+    def _announce(self) -> None:
+        news, self._news = self._news, anyio.Event()
+        news.set()
+
+
+def _raise_first(errors: list[Exception]) -> None:
+    """Raise the first of them, if there are any, with notes of the others."""
+    for error in errors[1:]:
+        errors[0].add_note(f"also: {error}")
+    if errors:
+        raise errors[0]

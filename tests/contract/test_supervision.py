@@ -1,0 +1,576 @@
+"""Contract of supervisors with real children, in the loop and in worker processes, on trio and on asyncio."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import TaskGroup
+
+from turnkeeper.runtime.actor_ref import ActorEnd, Down
+from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown, ChildStartError, TooManyRestarts
+from turnkeeper.runtime.mailbox import MailboxFull, MailboxStatistics
+from turnkeeper.runtime.restart import RestartPolicy
+from turnkeeper.runtime.supervision.child import ChildStatistics
+from turnkeeper.runtime.supervision.child_spec import ChildSpec, RestartKind, Strategy, Tree
+from turnkeeper.runtime.supervision.supervisor import Supervisor
+
+from ..actors_at_work import Clerk, Doorkeeper, Mishap
+
+pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_SECONDS = 30
+AT_ONCE = RestartPolicy(intensity=3, period_seconds=60, backoff_first=0, backoff_max=0)
+NEVER_SOON = RestartPolicy(intensity=3, period_seconds=600, backoff_first=300, backoff_max=300)
+
+
+@pytest.fixture
+async def group() -> AsyncIterator[TaskGroup]:
+    """A task group that is cancelled after the test, which must not take longer than the deadline."""
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with anyio.create_task_group() as tasks:
+            yield tasks
+            tasks.cancel_scope.cancel()
+
+
+@pytest.fixture(params=[False, True], ids=["in the loop", "in a process"])
+def process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the children live in worker processes, which find their class through the import path."""
+    monkeypatch.syspath_prepend(ROOT)
+    is_process: bool = request.param
+    return is_process
+
+
+class Recorder:
+    """Makes functions that are children: each notes when it begins and ends, and ends as it is told to."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self._orders: dict[str, list[anyio.Event]] = {}
+        self._how: dict[str, Exception | None] = {}
+
+    def spec(self, name: str, restart: RestartKind = "permanent", *, fails: Exception | None = None) -> ChildSpec:
+        """Give the spec of such a child, whose start may fail."""
+
+        async def child(*, started: Callable[[], None]) -> None:
+            if fails is not None:
+                raise fails
+            self.log.append(f"{name} begins")
+            order = anyio.Event()
+            self._orders.setdefault(name, []).append(order)
+            started()
+            try:
+                await order.wait()
+                if (error := self._how[name]) is not None:
+                    raise error
+            finally:
+                self.log.append(f"{name} ends")
+
+        return ChildSpec(name, child, restart=restart)
+
+    def end(self, name: str, error: Exception | None = None) -> None:
+        """Let the child of this name end."""
+        self._how[name] = error
+        self._orders[name][-1].set()
+
+    async def begun(self, name: str, times: int) -> None:
+        """Wait until the child has begun so often."""
+        while len(self._orders.get(name, [])) < times:  # noqa: ASYNC110
+            await anyio.sleep(0.001)
+
+
+async def appears(path: Path) -> None:
+    """Wait until an actor has made the file."""
+    while not os.path.exists(path):  # noqa: ASYNC110, ASYNC240
+        await anyio.sleep(0.005)
+
+
+async def collect(results: list[Any], call: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
+    """Keep what the call returns or raises."""
+    try:
+        results.append(await call(*arguments))
+    except Exception as error:
+        results.append(error)
+
+
+async def phase_comes(supervisor: Supervisor, name: str, phase: str) -> ChildStatistics:
+    """Wait until the child is in the phase."""
+    while True:
+        for child in supervisor.children():
+            if (child.name, child.phase) == (name, phase):
+                return child
+        await anyio.sleep(0.001)
+
+
+# -- Starting and ending
+
+
+async def test_children_start_in_order_and_end_in_reverse(group: TaskGroup) -> None:
+    """Started means that all are ready; stopping ends one after another."""
+    recorder = Recorder()
+    supervisor = await Supervisor.start(group, *map(recorder.spec, "abc"))
+    assert recorder.log == ["a begins", "b begins", "c begins"]
+    assert [(child.name, child.phase, child.restarts) for child in supervisor.children()] == [
+        (name, "up", 0) for name in "abc"
+    ]
+    assert await supervisor.stop() == ActorEnd("it was stopped", normal=True)
+    assert recorder.log[3:] == ["c ends", "b ends", "a ends"]
+    assert await supervisor.stop() == supervisor.end
+
+
+async def test_a_failed_start_stops_what_had_started_in_reverse(group: TaskGroup) -> None:
+    """The error says which child and why; its cause is the child's own. (A3)"""
+    recorder = Recorder()
+    with pytest.raises(ChildStartError, match=r"^child 'c' can't be started: Mishap: no luck$") as caught:
+        await Supervisor.start(group, *map(recorder.spec, "ab"), recorder.spec("c", fails=Mishap("no luck")))
+    assert isinstance(caught.value.__cause__, Mishap)
+    assert recorder.log == ["a begins", "b begins", "b ends", "a ends"]
+
+
+async def test_a_cancelled_start_leaves_nothing(group: TaskGroup) -> None:
+    """What had started ends in reverse, whatever is not ready yet is given up."""
+    recorder = Recorder()
+
+    async def never_ready(*, started: Callable[[], None]) -> None:
+        recorder.log.append("waits")
+        await anyio.sleep_forever()
+
+    async def start_and_cancel() -> None:
+        async with anyio.create_task_group() as starters:
+            specs = (*map(recorder.spec, "ab"), ChildSpec("c", never_ready))
+            starters.start_soon(lambda: Supervisor.start(group, *specs))
+            while "waits" not in recorder.log:  # noqa: ASYNC110
+                await anyio.sleep(0.001)
+            starters.cancel_scope.cancel()
+
+    await start_and_cancel()
+    assert recorder.log == ["a begins", "b begins", "waits", "b ends", "a ends"]
+
+
+async def test_a_child_that_is_never_ready_is_given_up(group: TaskGroup, process: bool, tmp_path: Path) -> None:
+    """After its time it is told as such, and nothing of it is left."""
+    spec = ChildSpec("late", Doorkeeper, (str(tmp_path / "marks"), "never enters"), process=process, ready_seconds=1.0)
+    with pytest.raises(ChildStartError, match=r"'late' can't be started: .*was not ready within 1 s"):
+        await Supervisor.start(group, spec)
+
+
+async def test_a_function_that_returns_before_it_is_ready_did_not_start(group: TaskGroup) -> None:
+    """Whoever forgets to call `started` is told so."""
+
+    async def forgets(*, started: Callable[[], None]) -> None:
+        del started
+
+    with pytest.raises(ChildStartError, match=r"it returned before it called started\(\)"):
+        await Supervisor.start(group, ChildSpec("forgets", forgets))
+
+
+async def test_cancelling_the_task_group_ends_the_children_in_reverse() -> None:
+    """One after another, although all are cancelled."""
+    recorder = Recorder()
+    with anyio.fail_after(DEADLINE_SECONDS):
+        async with anyio.create_task_group() as group:
+            supervisor = await Supervisor.start(group, *map(recorder.spec, "abc"))
+            group.cancel_scope.cancel()
+    assert recorder.log[3:] == ["c ends", "b ends", "a ends"]
+    assert supervisor.end == ActorEnd("it was cancelled")
+
+
+async def test_an_error_of_a_cancelled_child_leaves_through_the_group(process: bool, tmp_path: Path) -> None:
+    """A real error counts for more than the cancellation that it was raised in; all children are gone. (A8)"""
+    marks = tmp_path / "marks"
+
+    async def cancel_around_children() -> None:
+        async with anyio.create_task_group() as group:
+            arguments = (str(marks), "fails to leave")
+            specs = [ChildSpec(name, Doorkeeper, arguments, process=process) for name in ("first", "second")]
+            await Supervisor.start(group, *specs)
+            group.cancel_scope.cancel()
+
+    with anyio.fail_after(DEADLINE_SECONDS), pytest.raises(ExceptionGroup) as caught:
+        await cancel_around_children()
+    assert [type(error) for error in caught.value.exceptions] in ([Mishap], [ActorError])
+    assert caught.value.exceptions[0].__notes__[-1] == "also: Mishap: on the way out" or not process
+    assert len(marks.read_text().splitlines()) == 4
+
+
+async def test_stopping_raises_what_children_raise_as_they_leave(group: TaskGroup, tmp_path: Path) -> None:
+    """The first, with notes of the others; all have ended all the same."""
+    arguments = (str(tmp_path / "marks"), "fails to leave")
+    supervisor = await Supervisor.start(group, *(ChildSpec(name, Doorkeeper, arguments) for name in "ab"))
+    with pytest.raises(ActorError, match=r"^Mishap: on the way out") as caught:
+        await supervisor.stop()
+    assert caught.value.__notes__[-1] == "also: Mishap: on the way out"
+    assert await supervisor.stop() == ActorEnd("it was stopped", normal=True)
+
+
+async def test_a_child_has_its_time_and_none_means_at_once(group: TaskGroup, process: bool, tmp_path: Path) -> None:
+    """A child that takes longer is cancelled; one without a time is not even asked."""
+    specs = [
+        ChildSpec("slow", Clerk, process=process, shutdown_seconds=0.2),
+        ChildSpec("killed", Clerk, process=process, shutdown_seconds=None),
+    ]
+    supervisor = await Supervisor.start(group, *specs)
+    results: list[Any] = []
+    async with anyio.create_task_group() as askers:
+        for name in ("slow", "killed"):
+            askers.start_soon(collect, results, supervisor.ref(name).ask, "hold", str(tmp_path / name))
+            await appears(tmp_path / name)
+        await supervisor.stop()
+    assert [type(result) for result in results] == [ActorUnknown, ActorUnknown]
+
+
+# -- Restarting
+
+
+@pytest.mark.parametrize("kind", ["permanent", "transient", "temporary"])
+@pytest.mark.parametrize(
+    ("how", "value", "normal"), [("exit", 0, True), ("exit", 3, False), ("signal", signal.SIGTERM, False)]
+)
+async def test_a_process_is_restarted_as_its_type_says(
+    group: TaskGroup, monkeypatch: pytest.MonkeyPatch, kind: RestartKind, how: str, value: int, normal: bool
+) -> None:
+    """Exit code 0 is normal, any other and a signal from outside is not. (A1)"""
+    monkeypatch.syspath_prepend(ROOT)
+    supervisor = await Supervisor.start(group, ChildSpec("clerk", Clerk, process=True, restart=kind), policy=AT_ONCE)
+    clerk = supervisor.ref("clerk")
+    before = await clerk.ask("pid")
+    await clerk.tell("end_process", how, value)
+    await supervisor.monitor("clerk")
+    if kind == "permanent" or (kind == "transient" and not normal):
+        assert await clerk.ask("pid") != before
+    else:
+        with pytest.raises(ActorNotStarted):
+            await clerk.ask("pid")
+        assert [child.phase for child in supervisor.children()] == (["finished"] if kind == "transient" else [])
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        ("one_for_one", ["b ends", "b begins"]),
+        ("one_for_all", ["b ends", "d ends", "c ends", "a ends", "a begins", "b begins", "c begins", "d begins"]),
+        ("rest_for_one", ["b ends", "d ends", "c ends", "b begins", "c begins", "d begins"]),
+    ],
+)
+async def test_a_strategy_restarts_exactly_whom_it_names(
+    group: TaskGroup, strategy: Strategy, expected: list[str]
+) -> None:
+    """Stopped in reverse, started in order. (A3)"""
+    recorder = Recorder()
+    supervisor = await Supervisor.start(group, *map(recorder.spec, "abcd"), strategy=strategy, policy=AT_ONCE)
+    recorder.end("b", Mishap("tripped"))
+    await recorder.begun(expected[-1][0], 2)
+    await phase_comes(supervisor, expected[-1][0], "up")
+    assert recorder.log[4:] == expected
+    assert supervisor.children()[1].last_end is not None
+    assert supervisor.children()[1].restarts == 1
+
+
+async def test_one_restart_too_many_ends_the_supervisor(group: TaskGroup) -> None:
+    """Its children are stopped in reverse; it says for whom and why, once; asks of all its children end so. (A2)"""
+    recorder = Recorder()
+    clerk = ChildSpec("clerk", Clerk)
+    supervisor = await Supervisor.start(group, *map(recorder.spec, "abc"), clerk, policy=AT_ONCE)
+    ref = supervisor.ref("clerk")
+    for times in range(1, 5):
+        await recorder.begun("b", times)
+        await phase_comes(supervisor, "b", "up")
+        assert supervisor.end is None
+        recorder.end("b", Mishap("again"))
+    end = await supervisor.wait_ended()
+    assert recorder.log[-2:] == ["c ends", "a ends"]
+    reason = "it failed: Mishap: again, and it ended again after 3 restarts within 60 s"
+    assert str(end.error) == f"supervisor gave up child 'b': {reason}"
+    assert isinstance(end.error, TooManyRestarts)
+    with pytest.raises(ActorNotStarted, match="gave up child 'b'"):
+        await ref.ask("notes")
+    assert await supervisor.stop() == end
+
+
+async def test_a_supervisor_that_gave_up_unheard_tells_who_stops_it(group: TaskGroup) -> None:
+    """It never cancels its task group, and is not silent either."""
+    recorder = Recorder()
+    supervisor = await Supervisor.start(group, recorder.spec("a"), policy=RestartPolicy(intensity=0))
+    recorder.end("a")
+    while supervisor.end is None:  # noqa: ASYNC110
+        await anyio.sleep(0.001)
+    with pytest.raises(TooManyRestarts, match="it returned, and it ended again after 0 restarts"):
+        await supervisor.stop()
+    assert (await supervisor.stop()).error is not None
+
+
+async def test_a_stop_during_the_delay_ends_it(group: TaskGroup) -> None:
+    """At once, and nothing is started again. (A4)"""
+    recorder = Recorder()
+    supervisor = await Supervisor.start(group, recorder.spec("a"), policy=NEVER_SOON)
+    recorder.end("a", Mishap("tripped"))
+    await phase_comes(supervisor, "a", "waiting")
+    assert (await supervisor.stop()).normal
+    assert recorder.log == ["a begins", "a ends"]
+
+
+async def test_a_restart_that_fails_is_tried_again(group: TaskGroup) -> None:
+    """As often as the policy allows, and the delay is kept to."""
+    attempts: list[float] = []
+
+    async def comes_up_at_third(*, started: Callable[[], None]) -> None:
+        attempts.append(anyio.current_time())
+        if len(attempts) in (2, 3):
+            raise Mishap("not yet")
+        started()
+        if len(attempts) == 1:
+            raise Mishap("first")
+        await anyio.sleep_forever()
+
+    policy = RestartPolicy(intensity=3, period_seconds=60, backoff_first=0.02, backoff_max=1, jitter=0)
+    supervisor = await Supervisor.start(group, ChildSpec("child", comes_up_at_third), policy=policy)
+    while len(attempts) < 4:  # noqa: ASYNC110
+        await anyio.sleep(0.001)
+    assert (await phase_comes(supervisor, "child", "up")).restarts == 3
+    pauses = [later - earlier for earlier, later in pairwise(attempts)]
+    assert [pause >= least for pause, least in zip(pauses, [0.02, 0.04, 0.08], strict=True)] == [True] * 3
+
+
+# -- By request
+
+
+async def test_children_are_added_restarted_and_stopped_by_name(group: TaskGroup) -> None:
+    """The others aren't touched; what was stopped stays down; a forgotten name is free."""
+    recorder = Recorder()
+    supervisor = await Supervisor.start(group, recorder.spec("a"), strategy="one_for_all")
+    await supervisor.start_child(recorder.spec("b"))
+    await supervisor.restart_child("b")
+    assert recorder.log[1:] == ["b begins", "b ends", "b begins"]
+    assert await supervisor.stop_child("b") == ActorEnd("it was stopped", normal=True)
+    assert [child.phase for child in supervisor.children()] == ["up", "stopped"]
+    await supervisor.restart_child("b")
+    await supervisor.stop_child("b", forget=True)
+    assert [child.name for child in supervisor.children()] == ["a"]
+    await supervisor.start_child(recorder.spec("b"))
+    with pytest.raises(ValueError, match=r"^supervisor has a child 'b' already"):
+        await supervisor.start_child(recorder.spec("b"))
+    for call in (supervisor.restart_child, supervisor.stop_child):
+        with pytest.raises(LookupError, match="supervisor has no child 'c'; its children: a, b"):
+            await call("c")
+
+
+async def test_a_start_that_was_asked_for_and_fails_is_told(group: TaskGroup) -> None:
+    """It is not repeated; a new child is none then, and nobody else notices."""
+    recorder = Recorder()
+    supervisor = await Supervisor.start(group, recorder.spec("a"))
+    with pytest.raises(ChildStartError, match="'b' can't be started: Mishap: no luck"):
+        await supervisor.start_child(recorder.spec("b", fails=Mishap("no luck")))
+    assert [(child.name, child.phase) for child in supervisor.children()] == [("a", "up")]
+
+
+async def test_nothing_is_started_by_a_supervisor_that_ends(group: TaskGroup) -> None:
+    """Whoever asks is told."""
+    recorder = Recorder()
+    supervisor = await Supervisor.start(group, recorder.spec("a"))
+    await supervisor.stop()
+    with pytest.raises(ChildStartError, match="'b' can't be started: supervisor is ending"):
+        await supervisor.start_child(recorder.spec("b"))
+    with pytest.raises(ChildStartError, match="'a' can't be started: supervisor is ending"):
+        await supervisor.restart_child("a")
+
+
+# -- References
+
+
+async def test_a_reference_goes_to_the_present_incarnation(group: TaskGroup, process: bool) -> None:
+    """After a crash the same reference reaches the next one, which begins anew; the crash's message is not repeated."""
+    supervisor = await Supervisor.start(group, ChildSpec("clerk", Clerk, ("born",), process=process), policy=AT_ONCE)
+    clerk = supervisor.ref("clerk")
+    await clerk.tell("note", "one")
+    assert await clerk.ask("notes") == ["born", "one"]
+    with pytest.raises(ActorError, match=r"^Mishap: tripped"):
+        await clerk.ask("fail", "tripped")
+    assert await clerk.ask("notes") == ["born"]
+    assert supervisor.children()[0].restarts == 1
+
+
+async def test_what_was_not_begun_is_asked_of_the_next_incarnation(
+    group: TaskGroup, process: bool, tmp_path: Path
+) -> None:
+    """The message that crashed the actor is its asker's; those behind it are handled once, by the next one. (A6)"""
+    supervisor = await Supervisor.start(group, ChildSpec("clerk", Clerk, process=process), policy=AT_ONCE)
+    clerk = supervisor.ref("clerk")
+    results: list[Any] = []
+    async with anyio.create_task_group() as askers:
+        await clerk.tell("hold", str(tmp_path / "mark"))
+        await appears(tmp_path / "mark")
+        for call in (("fail", "tripped"), ("note", "behind")):
+            askers.start_soon(collect, results, clerk.ask, *call)
+            await anyio.wait_all_tasks_blocked()
+        (tmp_path / "mark").unlink()
+    assert {type(result): str(result) for result in results} == {ActorError: "Mishap: tripped", int: "1"}
+    assert await clerk.ask("notes") == ["behind"]
+
+
+async def test_what_was_begun_is_never_delivered_again(
+    group: TaskGroup, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An ask that the process died in ends as unknown, and the next incarnation knows nothing of it. (A6)"""
+    monkeypatch.syspath_prepend(ROOT)
+    supervisor = await Supervisor.start(group, ChildSpec("clerk", Clerk, process=True), policy=AT_ONCE)
+    clerk = supervisor.ref("clerk")
+    pid = await clerk.ask("pid")
+    results: list[Any] = []
+    async with anyio.create_task_group() as askers:
+        askers.start_soon(collect, results, clerk.ask, "hold", str(tmp_path / "mark"))
+        await appears(tmp_path / "mark")
+        os.kill(pid, signal.SIGKILL)
+    assert [type(result) for result in results] == [ActorUnknown]
+    (tmp_path / "mark").unlink()
+    assert await clerk.ask("pid") != pid
+    assert not (tmp_path / "mark").exists()
+
+
+async def test_between_two_incarnations_an_ask_waits_within_its_time(group: TaskGroup) -> None:
+    """Then it certainly was not started; what doesn't wait says so at once; stopping the child ends the waits."""
+    supervisor = await Supervisor.start(group, ChildSpec("clerk", Clerk), policy=NEVER_SOON)
+    clerk = supervisor.ref("clerk")
+    await clerk.tell("fail")
+    await phase_comes(supervisor, "clerk", "waiting")
+    assert clerk.end is None
+    assert not clerk.takes_messages
+    assert clerk.statistics() == MailboxStatistics(0, 0, 0)
+    with pytest.raises(ActorNotStarted, match=r"^clerk.note was not started: no incarnation of it was up within"):
+        await clerk.ask("note", "one", timeout=0.01)
+    with pytest.raises(ActorNotStarted, match="it is not up now"):
+        clerk.tell_nowait("note", "two")
+    results: list[Any] = []
+    async with anyio.create_task_group() as waiters:
+        for call in (clerk.ask, clerk.tell):
+            waiters.start_soon(collect, results, call, "note", "three")
+        await anyio.wait_all_tasks_blocked()
+        await supervisor.stop_child("clerk")
+    assert [str(result) for result in results] == ["clerk.note was not started: it failed: Mishap: by mishap"] * 2
+
+
+async def test_a_reference_tells_a_full_mailbox(group: TaskGroup, tmp_path: Path) -> None:
+    """As any reference: one waits, or is refused, and an ask that is out of time there was not started. (A7)"""
+    supervisor = await Supervisor.start(group, ChildSpec("clerk", Clerk, messages_max=1))
+    clerk = supervisor.ref("clerk")
+    await clerk.tell("hold", str(tmp_path / "mark"))
+    await appears(tmp_path / "mark")
+    clerk.tell_nowait("note", "one")
+    with pytest.raises(MailboxFull):
+        clerk.tell_nowait("note", "two")
+    with pytest.raises(ActorNotStarted, match=r"no answer within 0.01 s, mailbox full"):
+        await clerk.ask("note", "three", timeout=0.01)
+    assert clerk.statistics().messages == 1
+    (tmp_path / "mark").unlink()
+    assert await clerk.ask("notes") == ["one"]
+
+
+async def test_stopping_a_reference_stops_the_child_for_good(group: TaskGroup, process: bool) -> None:
+    """It is not started again, and whoever waits for its end is told."""
+    supervisor = await Supervisor.start(group, ChildSpec("clerk", Clerk, process=process), policy=AT_ONCE)
+    clerk = supervisor.ref("clerk")
+    await clerk.tell("fail")
+    ends: list[Any] = []
+    async with anyio.create_task_group() as waiters:
+        waiters.start_soon(collect, ends, clerk.wait_ended)
+        await phase_comes(supervisor, "clerk", "up")
+        assert await clerk.ask("notes") == []
+        ends.append(await clerk.stop())
+    assert ends == [ActorEnd("it was stopped", normal=True)] * 2
+    assert clerk.end == ends[0]
+    assert await clerk.kill() == ends[0]
+
+
+async def test_only_actors_can_be_referred_to(group: TaskGroup) -> None:
+    """A mistake shows where the reference is made."""
+    recorder = Recorder()
+    tree = ChildSpec("tree", Tree((ChildSpec("leaf", Clerk), recorder.spec("function"))))
+    supervisor = await Supervisor.start(group, recorder.spec("function"), tree)
+    for path, error, said in [
+        (("function",), TypeError, "child 'function' of supervisor is no actor"),
+        (("tree",), TypeError, "child 'tree' of supervisor is no actor"),
+        (("function", "below"), TypeError, "child 'function' of supervisor is no tree"),
+        (("none",), LookupError, "supervisor has no child 'none'; its children: function, tree"),
+    ]:
+        with pytest.raises(error, match=said):
+            supervisor.ref(*path)
+    for name, said in [("none", "supervisor/tree has no child 'none'"), ("function", "is no actor")]:
+        with pytest.raises(ActorNotStarted, match=said):
+            await supervisor.ref("tree", name).ask("notes")
+
+
+# -- Trees
+
+
+async def test_a_tree_is_restarted_with_its_children(group: TaskGroup) -> None:
+    """One restart too many ends the lower supervisor, which is a death to the upper one; references outlive both."""
+    recorder = Recorder()
+    policy = RestartPolicy(intensity=1, period_seconds=60, backoff_first=0, backoff_max=0)
+    tree = Tree((recorder.spec("a"), ChildSpec("clerk", Clerk)), policy=policy)
+    supervisor = await Supervisor.start(group, ChildSpec("tree", tree), recorder.spec("top"), policy=AT_ONCE)
+    clerk = supervisor.ref("tree", "clerk")
+    await clerk.tell("note", "one")
+    for times in (1, 2):
+        await recorder.begun("a", times)
+        await anyio.wait_all_tasks_blocked()
+        recorder.end("a", Mishap("again"))
+    assert await clerk.ask("notes") in ([], ["one"])
+    while supervisor.children()[0].restarts == 0:  # noqa: ASYNC110
+        await anyio.sleep(0.001)
+    assert await clerk.ask("notes") == []
+    assert recorder.log.count("top begins") == 1
+    last_end = supervisor.children()[0].last_end
+    assert last_end is not None
+    assert "supervisor/tree gave up child 'a': it failed: Mishap: again" in last_end.reason
+    await supervisor.stop()
+    with pytest.raises(ActorNotStarted, match="it was stopped"):
+        await clerk.ask("notes")
+
+
+async def test_a_tree_that_cannot_start_says_which_leaf(group: TaskGroup) -> None:
+    """The error names the way down to it."""
+    recorder = Recorder()
+    tree = Tree((recorder.spec("a"), recorder.spec("b", fails=Mishap("no luck"))))
+    with pytest.raises(ChildStartError) as caught:
+        await Supervisor.start(group, ChildSpec("tree", tree))
+    assert str(caught.value) == "child 'tree' can't be started: child 'b' can't be started: Mishap: no luck"
+    assert recorder.log == ["a begins", "a ends"]
+
+
+# -- Monitors
+
+
+async def test_a_monitor_tells_each_end_once(group: TaskGroup, process: bool) -> None:
+    """Of the incarnation that is up, also of one that is gone, and of a child that never was. (A5)"""
+    supervisor = await Supervisor.start(group, ChildSpec("clerk", Clerk, process=process), policy=NEVER_SOON)
+    clerk = supervisor.ref("clerk")
+    downs: list[Any] = []
+    async with anyio.create_task_group() as monitors:
+        monitors.start_soon(collect, downs, clerk.monitor)
+        monitors.start_soon(collect, downs, supervisor.monitor, "clerk")
+        await anyio.wait_all_tasks_blocked()
+        assert downs == []
+        await clerk.tell("fail")
+    await phase_comes(supervisor, "clerk", "waiting")
+    downs.append(await clerk.monitor())
+    assert [(down.name, down.reason, str(down.error)) for down in downs] == [
+        ("clerk", "it failed: Mishap: by mishap", "Mishap: by mishap")
+    ] * 3
+    assert await supervisor.monitor("nobody") == Down("nobody", "supervisor has no child 'nobody'")
+
+
+async def test_a_monitor_goes_down_the_tree(group: TaskGroup) -> None:
+    """It tells the end of a child of a lower supervisor, whose end is one, too."""
+    supervisor = await Supervisor.start(group, ChildSpec("tree", Tree((ChildSpec("leaf", Clerk),))))
+    downs: list[Any] = []
+    async with anyio.create_task_group() as monitors:
+        monitors.start_soon(collect, downs, supervisor.monitor, "tree", "leaf")
+        await anyio.wait_all_tasks_blocked()
+        await supervisor.stop()
+    assert downs == [Down("leaf", "it was stopped")]
