@@ -52,14 +52,6 @@ def processes_by_role(store: Path) -> dict[str, list[int]]:
     return found
 
 
-def task_of_shim(pid: int) -> str | None:
-    """Say whose shim a process is."""
-    try:
-        return os.path.basename(os.readlink(f"/proc/{pid}/cwd"))
-    except OSError:
-        return None
-
-
 def marked_processes(tasks: Iterable[str]) -> dict[int, str]:
     """Find the living processes that have the mark of one of these tasks: which has which."""
     marks = {f"TURNKEEPER_TASK={task}".encode(): task for task in tasks}

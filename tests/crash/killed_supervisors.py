@@ -28,7 +28,7 @@ from typing import Final, Literal, get_args
 
 from turnkeeper.storage.store import BackendName
 
-from ..store_processes import Process, marked_processes, processes_by_role, task_of_shim
+from ..store_processes import Process, marked_processes, processes_by_role
 from ..stores import make_store
 from .judging_tasks import Facts
 from .mixed_tasks import mixed_tasks
@@ -181,13 +181,13 @@ class Round:
                 host.is_killed = True
                 self.facts.may_lose_owner |= host.labels
         found["shim"] = [pid for pid in sorted(found["shim"]) if rng.random() < 0.5]
-        tasks = [task_of_shim(pid) for pid in found["shim"]] if "shim" in strike.roles else []
         victims = [pid for role in strike.roles for pid in found[role]]
         rng.shuffle(victims)
         kill_all(victims)
         while any(host.is_killed and not host.has_ended for host in self.hosts):
             self._hear_some(SECONDS_MAX)
-        self.facts.lost |= {task for task in tasks if task is not None and is_lost(self.store / "tasks" / task)}
+        # Whoever was taken for a spawner may have been a shim that had just begun.
+        self.facts.lost |= {path.name for path in self.store.glob("tasks/*") if is_lost(path, victims)}
 
     def strike_again(self) -> None:
         """Kill some of those who serve the store, at a moment of its second life, in some rounds."""
@@ -230,9 +230,12 @@ def kill_all(pids: list[int]) -> None:
         process.close()
 
 
-def is_lost(directory: Path) -> bool:
-    """Say whether a shim that is dead had begun with its task, and nothing tells how that ended."""
-    if not (directory / "run.json").exists():
+def is_lost(directory: Path, killed: list[int]) -> bool:
+    """Say whether one of those killed was the task's shim and had begun with it, and nothing tells how it ended."""
+    try:
+        if json.loads((directory / "run.json").read_bytes())["pid"] not in killed:
+            return False
+    except (OSError, ValueError):
         return False
     for name in ("exit.json", "exit.json.tmp", "leader.json", "leader.json.tmp"):
         with contextlib.suppress(OSError, ValueError):
