@@ -385,14 +385,15 @@ class LiveTask:
     async def _give_wish(self) -> None:
         """Order the shim to stop the task, or stop what a dead shim left."""
         wish, shim = self._wish.newest, self.look.shim
-        if wish is None or self._wish.is_given or shim is None or self.finished.is_set():
+        if wish is None or shim is None or self.finished.is_set():
             return
         if not (self._wish.is_recorded or self.ended.is_set()):
             self.ring()  # it was wished behind the last look for wishes
         elif self.look.stage != "ended":
-            self._wish.is_given = control.order_stop(self.path, shim, grace=wish.grace, by=wish.by)
-        elif self.survivors:
-            self._wish.is_given = True
+            if self._wish.given_to is None and control.order_stop(self.path, shim, grace=wish.grace, by=wish.by):
+                self._wish.given_to = "shim"
+        elif self.survivors and self._wish.given_to != "leftovers":
+            self._wish.given_to = "leftovers"
             self.survivors = await self._leftovers.stop(shim, wish.grace)
             self.ring()
 

@@ -23,17 +23,20 @@ class Wish(NamedTuple):
 
 
 class StopWish:
-    """The newest wish that one task be stopped, and what has become of it."""
+    """The newest wish that one task be stopped, and what has become of it.
+
+    A shim that was given it may be killed before it has stopped everything; then what it left is stopped.
+    """
 
     def __init__(self) -> None:
         self.newest: Wish | None = None
-        self.is_given = False
+        self.given_to: Literal["shim", "leftovers"] | None = None
         self.is_recorded = False
         self._give_up_at = 0.0
 
     def make(self, wish: Wish) -> None:
         """Wish that it be stopped; a later wish may have another grace."""
-        self.newest, self.is_given = wish, False
+        self.newest, self.given_to = wish, None
         self._give_up_at = trio.current_time() + wish.grace + STOP_SECONDS
 
     @property

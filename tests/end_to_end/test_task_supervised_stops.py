@@ -15,7 +15,7 @@ from turnkeeper.runtime.tasks import directory
 
 from ..served import kill
 from ..served_tasks import TaskStore, begin_session, events_of, fifo, marked_processes, row_of, task_store, types_of
-from ..serving import eventually, stopped
+from ..serving import DEADLINE_SECONDS, eventually, stopped
 
 IGNORES_TERM = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
 
@@ -117,6 +117,19 @@ def test_what_a_shim_left_that_died_behind_its_commands_end_is_stopped(store: Ta
     assert client.stop(task, grace=0.5)["stopped"] == [task]
     assert marked_processes(store.path) == []
     assert row_of(store.path, task)["how"] == {"code": 3}
+
+
+def test_a_stop_goes_on_though_the_shim_that_was_told_of_it_is_killed(store: TaskStore) -> None:
+    """What the shim left is stopped in its place, and who waits for the stop hears of that."""
+    client = store.client()
+    task = client.shell("trap 'echo told; test $n && exit; n=1' TERM; echo ready; while :; do sleep 0.05; done")
+    wait_for_output(store, task, "ready\n")
+    number = client.begin("stop_tasks", tasks=[task], grace=DEADLINE_SECONDS)
+    eventually(lambda: (store.path / "tasks" / task / "output.log").read_text().endswith("told\n"))
+    kill(row_of(store.path, task)["shim"]["pid"])
+    assert client.answer(number)["stopped"] == [task]
+    assert row_of(store.path, task)["state"] == "lost"
+    assert marked_processes(store.path) == []
 
 
 def test_the_tasks_of_sessions_are_stopped_by_the_sessions_ids(store: TaskStore) -> None:
