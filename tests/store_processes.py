@@ -49,6 +49,10 @@ def processes_by_role(store: Path) -> dict[str, list[int]]:
                 found["shim"].append(pid)
             elif program is not None and cwd == str(store):
                 found[program].append(pid)
+    # A shim that has just begun is where its spawner is, and looks like it.
+    young = [pid for pid in found["spawner"] if _state_and_parent(pid)[1] in found["spawner"]]
+    found["spawner"] = [pid for pid in found["spawner"] if pid not in young]
+    found["shim"] += young
     return found
 
 
