@@ -21,11 +21,12 @@ from typing import Any, TypeVar
 import anyio
 from anyio.from_thread import BlockingPortal
 
-from turnkeeper.runtime.actor_ref import ActorEnd, ActorRef
-from turnkeeper.runtime.mailbox import MailboxStatistics
+from turnkeeper.runtime.restart import RestartPolicy
+from turnkeeper.runtime.supervision.child_spec import ChildSpec, Strategy
 from turnkeeper.storage.exact_json import Surrogates
 from turnkeeper.storage.store import Durability
 
+from .blocking_actors import BlockingRef, BlockingSupervisor
 from .chunks import TEXT_CHANNEL
 from .errors import ForkedProcess
 from .folding import Effect
@@ -245,6 +246,17 @@ class BlockingRuntime:
     def spawn(self, actor: type, *args: Any, process: bool = False, name: str | None = None) -> BlockingRef:
         """Do as `Runtime.spawn`."""
         return BlockingRef(self._loop, self._loop.call(self._runtime.spawn, actor, *args, process=process, name=name))
+
+    def supervise(
+        self,
+        *children: ChildSpec,
+        strategy: Strategy = "one_for_one",
+        policy: RestartPolicy | None = None,
+        name: str = "supervisor",
+    ) -> BlockingSupervisor:
+        """Do as `Runtime.supervise`; what lives in the loop does so in the thread of the runtime."""
+        start = partial(self._runtime.supervise, *children, strategy=strategy, policy=policy, name=name)
+        return BlockingSupervisor(self._loop, self._loop.call(start))
 
     def actor(self, name: str) -> BlockingRef:
         """Do as `Runtime.actor`."""
@@ -476,48 +488,6 @@ class BlockingMessage:
     def accept(self, type: str | None = None, data: Mapping[str, Any] | None = None) -> int:
         """Do as `Message.accept`."""
         return self._loop.call(self._message.accept, type, data)
-
-
-class BlockingRef:
-    """`ActorRef`, blocking."""
-
-    def __init__(self, loop: Loop, ref: ActorRef) -> None:
-        self._loop = loop
-        self._ref = ref
-
-    def ask(self, method: str, /, *arguments: Any, timeout: float | None = None, **keywords: Any) -> Any:
-        """Do as `ActorRef.ask`."""
-        return self._loop.call(self._ref.ask, method, *arguments, timeout=timeout, **keywords)
-
-    def tell(self, method: str, /, *arguments: Any, **keywords: Any) -> None:
-        """Do as `ActorRef.tell`."""
-        self._loop.call(self._ref.tell, method, *arguments, **keywords)
-
-    def tell_nowait(self, method: str, /, *arguments: Any, **keywords: Any) -> None:
-        """Do as `ActorRef.tell_nowait`."""
-        self._loop.run(self._ref.tell_nowait, method, *arguments, **keywords)
-
-    def stop(self, shutdown_seconds: float | None = None) -> ActorEnd:
-        """Do as `ActorRef.stop`."""
-        return self._loop.call(self._ref.stop, shutdown_seconds)
-
-    def wait_ended(self) -> ActorEnd:
-        """Do as `ActorRef.wait_ended`."""
-        return self._loop.call(self._ref.wait_ended)
-
-    @property
-    def name(self) -> str:
-        """What errors call the actor."""
-        return self._ref.name
-
-    @property
-    def end(self) -> ActorEnd | None:
-        """How the actor ended; None while it lives."""
-        return self._ref.end
-
-    def statistics(self) -> MailboxStatistics:
-        """Do as `ActorRef.statistics`."""
-        return self._loop.run(self._ref.statistics)
 
 
 def _session_of(session: BlockingSession | str | None) -> Session | str | None:

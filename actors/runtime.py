@@ -19,8 +19,11 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from turnkeeper.runtime.actor_ref import ActorRef
-from turnkeeper.runtime.actors import MailboxRef, spawn_in_loop, without_interrupts
+from turnkeeper.runtime.actors import SHUTDOWN_SECONDS, MailboxRef, spawn_in_loop, without_interrupts
 from turnkeeper.runtime.errors import register_error
+from turnkeeper.runtime.restart import RestartPolicy
+from turnkeeper.runtime.supervision.child_spec import ChildSpec, Strategy
+from turnkeeper.runtime.supervision.supervisor import Supervisor
 from turnkeeper.storage.errors import Failed
 from turnkeeper.storage.store import Durability
 
@@ -70,6 +73,7 @@ class Runtime:
         self._actors = actors
         self._named = NamedActors(client.path, actors.tasks, self.check)
         self._refs: list[ActorRef] = []
+        self._supervisors: list[Supervisor] = []
         self._spare: SpareWorker | None = None
         self._is_closed = False
 
@@ -483,6 +487,32 @@ class Runtime:
         self._refs.append(ref)
         return ref
 
+    async def supervise(
+        self,
+        *children: ChildSpec,
+        strategy: Strategy = "one_for_one",
+        policy: RestartPolicy | None = None,
+        name: str = "supervisor",
+    ) -> Supervisor:
+        """Start children that are started again when they fail, one after another; return once all are ready.
+
+        `strategy` says who is started again with a child: nobody, all (`one_for_all`), or those behind it
+        (`rest_for_one`). One death more than `policy` allows ends the supervisor; `Supervisor.stop` or `wait_ended`
+        says so, and leaving the runtime. That stops the children in reverse, and after some seconds kills the rest.
+
+        Raises:
+            ChildStartError: A child could not be started; those before it were stopped, in reverse.
+            TooManyRestarts: They died more often than the policy allows before all were ready.
+            TypeError, ValueError: The children make no sense together.
+        """
+        self.check()
+        supervisor = await Supervisor.start(
+            self._actors.tasks, *children, strategy=strategy, policy=policy, name=name, spare=self._spare_worker
+        )
+        self._supervisors = [each for each in self._supervisors if each.end is None or each.end.error is not None]
+        self._supervisors.append(supervisor)
+        return supervisor
+
     def actor(self, name: str) -> ActorRef:
         """Give the reference of a named actor, in whatever process of the store it lives; using it tells if it does.
 
@@ -525,7 +555,8 @@ class Runtime:
         """
         self._is_closed = True
         failures: list[Exception] = []
-        await _all(failures, [ref.stop for ref in self._refs])
+        supervised = [partial(supervisor.stop, SHUTDOWN_SECONDS) for supervisor in self._supervisors]
+        await _all(failures, [*supervised, *(ref.stop for ref in self._refs)])
         await _collect(failures, self._named.aclose)
         await _collect(failures, self._actors.aclose)
         if self._spare is not None:

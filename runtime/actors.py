@@ -111,7 +111,7 @@ class MailboxRef(ActorRef):
         self._scope = anyio.CancelScope()
         self._at_hand: Letter | None = None
         self._stop_deadline: float | None = None
-        self._killed = False
+        self._kill_wished = anyio.Event()
         self._end: ActorEnd | None = None
         self._end_known = anyio.Event()
         self._untold: Exception | None = None
@@ -159,7 +159,7 @@ class MailboxRef(ActorRef):
         return end
 
     async def kill(self) -> ActorEnd:
-        self._killed = True
+        self._kill_wished.set()
         return await self.stop(0)
 
     async def wait_ended(self) -> ActorEnd:
@@ -231,9 +231,9 @@ class Life:
         return self._ref._stop_deadline is not None
 
     @property
-    def killed(self) -> bool:
-        """Whether its end must not wait for anything."""
-        return self._ref._killed
+    def kill_wished(self) -> anyio.Event:
+        """Set when its end must not wait for anything."""
+        return self._ref._kill_wished
 
     def seconds_left(self) -> float:
         """How long the actor, whose end has begun, may still take."""

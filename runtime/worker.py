@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import sys
 from collections import deque
@@ -35,7 +36,7 @@ from .actors import (
 from .errors import WorkerStartError, error_from_wire
 from .frames import FrameDecoder, FrameError, encode_checked_frame, encode_frame
 from .mailbox import BYTES_MAX, MESSAGES_MAX, Mailbox
-from .processes import TERMINATE_SECONDS, UnguardedMain, describe_exit, require_guarded_main
+from .processes import UnguardedMain, describe_exit, require_guarded_main
 from .worker_process import SpareWorker, WorkerProcess, import_path, launch, surroundings
 
 READY_SECONDS = 10.0
@@ -139,6 +140,7 @@ async def _live_in_process(
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(without_interrupts(worker.listen))
+            group.start_soon(without_interrupts(worker.heed_kill), life.kill_wished)
             try:
                 with life.scope:
                     life.begin(await worker.wait_started(), seal_for_process)
@@ -149,7 +151,7 @@ async def _live_in_process(
             except LetterLost:
                 pass
             finally:
-                await worker.end(life.seconds_left(), now=not in_order, kill=life.killed)
+                await worker.end(life.seconds_left(), now=not in_order)
     except BaseException:
         life.finish("it was cancelled")
         if worker.leaving_error is not None:
@@ -164,7 +166,7 @@ async def _live_in_process(
     elif failure is not None:
         life.finish(f"it failed: {failure}", failure)
     else:
-        life.finish(worker.how_it_ended(), normal=worker.ended_normally)
+        life.finish(worker.how_it_ended(), normal=worker.ended_normally or life.kill_wished.is_set())
 
 
 class _Worker:
@@ -182,7 +184,7 @@ class _Worker:
         self._unsent = bytearray()
         self._answers: deque[list[Any]] = deque()
         self._news = anyio.Event()
-        self._listening = anyio.CancelScope(shield=True)
+        self._listening, self._heeding = anyio.CancelScope(shield=True), anyio.CancelScope(shield=True)
         self._heard_all = anyio.Event()
         self._ended_unasked = False
 
@@ -234,6 +236,12 @@ class _Worker:
         if self.when_lost is not None:
             self.when_lost()
 
+    async def heed_kill(self, wished: anyio.Event) -> None:
+        """Kill the process once that is wished, whatever is being waited for. Shielded: it ends with `end`."""
+        with self._heeding:
+            await wished.wait()
+            self._child.send_signal(signal.SIGKILL)
+
     async def wait_started(self) -> frozenset[str]:
         """Wait until the actor is ready and return its handlers.
 
@@ -262,7 +270,7 @@ class _Worker:
         error = error_from_wire(content)
         raise LetterRefused(error) if kind == "refused" else error
 
-    async def end(self, seconds: float, *, now: bool, kill: bool) -> None:
+    async def end(self, seconds: float, *, now: bool) -> None:
         """Tell the worker to stop, see it end within the time or by signals, and hear what it still said. Shielded."""
         self._ended_unasked = self._heard_all.is_set()
         with anyio.CancelScope(shield=True):
@@ -270,11 +278,12 @@ class _Worker:
                 with contextlib.suppress(OSError):  # it has ended, or is about to
                     await self._send(encode_frame(["stop", now]))
                 await self._child.wait()
-            await self._child.end(shutdown_seconds=0, terminate_seconds=0 if kill else TERMINATE_SECONDS)
+            await self._child.end(shutdown_seconds=0)
             # A process that the actor forked, in a group of its own, may hold the connection open.
             with anyio.move_on_after(LAST_NEWS_SECONDS):
                 await self._heard_all.wait()
         self._listening.cancel()
+        self._heeding.cancel()
 
     def close(self) -> None:
         """Give up what belongs to a process that has ended."""

@@ -57,12 +57,23 @@ if TYPE_CHECKING:
     from turnkeeper.actors.tasks.state import TaskState
     from turnkeeper.actors.tasks.task import Task, TasksStopped
     from turnkeeper.actors.turns import ToolCall
-    from turnkeeper.runtime.actor_ref import ActorRef
-    from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown
+    from turnkeeper.runtime.actor_ref import ActorEnd, ActorRef, Down
+    from turnkeeper.runtime.errors import (
+        ActorError,
+        ActorNotStarted,
+        ActorUnknown,
+        ChildStartError,
+        TooManyRestarts,
+    )
+    from turnkeeper.runtime.restart import RestartPolicy
+    from turnkeeper.runtime.supervision.child import ChildStatistics
+    from turnkeeper.runtime.supervision.child_spec import ChildSpec, Tree
+    from turnkeeper.runtime.supervision.supervisor import Supervisor
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ActorEnd",
     "ActorError",
     "ActorNotStarted",
     "ActorRef",
@@ -71,10 +82,14 @@ __all__ = [
     "Ambiguous",
     "BlobMissing",
     "CallRepeated",
+    "ChildSpec",
+    "ChildStartError",
+    "ChildStatistics",
     "Conflict",
     "Corrupt",
     "CriticalTypes",
     "Deleted",
+    "Down",
     "Event",
     "EventPage",
     "Exists",
@@ -91,6 +106,7 @@ __all__ = [
     "NotFound",
     "Output",
     "PositionLost",
+    "RestartPolicy",
     "Runtime",
     "Session",
     "SessionBusy",
@@ -100,6 +116,7 @@ __all__ = [
     "StoreFull",
     "StoreMissing",
     "StoreRefused",
+    "Supervisor",
     "Task",
     "TaskDiffers",
     "TaskRefused",
@@ -107,7 +124,9 @@ __all__ = [
     "TasksStopped",
     "TooFarAhead",
     "TooLarge",
+    "TooManyRestarts",
     "ToolCall",
+    "Tree",
     "TurnOpen",
     "TurnkeeperError",
     "VersionMismatch",
@@ -166,10 +185,19 @@ if not TYPE_CHECKING:
         "Task": "turnkeeper.actors.tasks.task",
         "TasksStopped": "turnkeeper.actors.tasks.task",
         "ToolCall": "turnkeeper.actors.turns",
+        "ActorEnd": "turnkeeper.runtime.actor_ref",
         "ActorRef": "turnkeeper.runtime.actor_ref",
+        "Down": "turnkeeper.runtime.actor_ref",
         "ActorError": "turnkeeper.runtime.errors",
         "ActorNotStarted": "turnkeeper.runtime.errors",
         "ActorUnknown": "turnkeeper.runtime.errors",
+        "ChildStartError": "turnkeeper.runtime.errors",
+        "TooManyRestarts": "turnkeeper.runtime.errors",
+        "RestartPolicy": "turnkeeper.runtime.restart",
+        "ChildStatistics": "turnkeeper.runtime.supervision.child",
+        "ChildSpec": "turnkeeper.runtime.supervision.child_spec",
+        "Tree": "turnkeeper.runtime.supervision.child_spec",
+        "Supervisor": "turnkeeper.runtime.supervision.supervisor",
     }
 
     def __getattr__(name):

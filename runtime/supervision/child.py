@@ -101,8 +101,13 @@ class Child:
         except Exception as error:
             self._untold = error
 
+    def kill(self) -> None:
+        """Begin to end it at once."""
+        self.shutdown_seconds = None
+        self.stop()
+
     def cancel(self) -> None:
-        """Cancel what there is of it."""
+        """Cancel what there is of it; it has its time to leave."""
         self._stopping = True
         if self._tasks is not None:
             self._tasks.cancel_scope.cancel()

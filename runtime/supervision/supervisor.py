@@ -13,6 +13,7 @@ through the group.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -53,10 +54,10 @@ class Supervisor:
         self._children = {spec.name: Child(spec) for spec in tree.children}
         self._state = begin(tree.strategy, tree.policy, [(spec.name, spec.restart) for spec in tree.children])
         self._news = anyio.Event()
-        self._scope, self._noticing = anyio.CancelScope(), anyio.CancelScope()
+        self._noticing = anyio.CancelScope()
         self._tasks: TaskGroup | None = None
         self._was_running = False
-        self._was_cancelled = False
+        self._way_to_stop: Callable[[Child], None] = Child.stop
         self._untold: list[Exception] = []
         self._end: ActorEnd | None = None
         self._end_known = anyio.Event()
@@ -171,7 +172,7 @@ class Supervisor:
     async def stop(self, shutdown_seconds: float | None = None) -> ActorEnd:
         """End all children, in reverse, each within its time, and return how this ended. Shielded from cancellation.
 
-        After `shutdown_seconds`, if given, those that are left are cancelled.
+        After `shutdown_seconds`, if given, those that are left are killed.
 
         Raises:
             TooManyRestarts: It gave up before, and nobody was told.
@@ -181,14 +182,15 @@ class Supervisor:
         with anyio.CancelScope(shield=True):
             with anyio.move_on_after(shutdown_seconds):
                 await self._end_known.wait()
-            self._scope.cancel()
+            if self._end is None:
+                self._end_all(Child.kill)
             await self._end_known.wait()
         untold, self._untold = self._untold, []
         _raise_first(untold)
         return await self.wait_ended()
 
     async def kill(self) -> ActorEnd:
-        """Cancel all children, in reverse, as the end of the task group does; otherwise as `stop`."""
+        """Kill all children, in reverse; otherwise as `stop`."""
         return await self.stop(0)
 
     async def wait_ended(self) -> ActorEnd:
@@ -295,14 +297,13 @@ class Supervisor:
 
     async def _live(self, *, task_status: TaskStatus[None]) -> None:
         try:
-            with self._scope:
-                async with anyio.create_task_group() as outside:
-                    outside.start_soon(without_interrupts(self._notice_cancellation))
-                    with anyio.CancelScope(shield=True):
-                        async with anyio.create_task_group() as self._tasks:
-                            await self._keep(task_status)
-                    await checkpoint_if_cancelled()
-                    self._noticing.cancel()
+            async with anyio.create_task_group() as outside:
+                outside.start_soon(without_interrupts(self._notice_cancellation))
+                with anyio.CancelScope(shield=True):
+                    async with anyio.create_task_group() as self._tasks:
+                        await self._keep(task_status)
+                await checkpoint_if_cancelled()
+                self._noticing.cancel()
         except BaseException:
             # What the children raised counts for more than the cancellation that they raised it in.
             self._finish(ActorEnd("it was cancelled"))
@@ -332,12 +333,15 @@ class Supervisor:
             try:
                 await anyio.sleep_forever()
             finally:
-                if self._state.phase != "ended":
-                    self._was_cancelled = True
-                    for child in self._children.values():
-                        if child.is_stopping:
-                            child.cancel()
-                    self._happens(EndAll(anyio.current_time()))
+                self._end_all(Child.cancel)
+
+    def _end_all(self, way: Callable[[Child], None]) -> None:
+        """End all children this way from now on, also the one whose stop has begun."""
+        self._way_to_stop = way
+        for child in self._children.values():
+            if child.is_stopping:
+                way(child)
+        self._happens(EndAll(anyio.current_time()))
 
     def _finish(self, end: ActorEnd) -> None:
         """Say how it ended, and gather what nobody was told of."""
@@ -377,10 +381,8 @@ class Supervisor:
                 child = self._children[name]
                 child.prepare()
                 self._tasks.start_soon(without_interrupts(self._have_live), child, name=name)
-            case Stop(name) if self._was_cancelled:
-                self._children[name].cancel()
             case Stop(name):
-                self._children[name].stop()
+                self._way_to_stop(self._children[name])
 
     async def _have_live(self, child: Child) -> None:
         name = child.spec.name

@@ -403,6 +403,20 @@ async def test_killing_ends_it_at_once(spawn: Spawn, group: TaskGroup, tmp_path:
     assert not keeper.takes_messages
 
 
+async def test_killing_does_not_wait_for_a_stop_that_takes_its_time(spawn: Spawn, group: TaskGroup, mark: Path) -> None:
+    """Whoever stops it gets to know the same end, long before the time that he gave it."""
+    clerk = await spawn(group, Clerk)
+    await clerk.tell("hold", str(mark))
+    await appears(mark)
+    ends: list[Any] = []
+    async with anyio.create_task_group() as stoppers:
+        stoppers.start_soon(collect, ends, clerk.stop, 600)
+        await anyio.wait_all_tasks_blocked()
+        ends.append(await clerk.kill())
+    assert ends[0] == ends[1]
+    assert ends[0].normal
+
+
 async def test_a_monitor_tells_the_end_once(spawn: Spawn, group: TaskGroup) -> None:
     """Each gets exactly one Down, those who come when the actor is gone, too. (A5)"""
     clerk = await spawn(group, Clerk)
