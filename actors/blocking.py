@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from functools import partial
 from os import PathLike
 from types import TracebackType
@@ -23,6 +23,7 @@ from anyio.from_thread import BlockingPortal
 
 from turnkeeper.runtime.restart import RestartPolicy
 from turnkeeper.runtime.supervision.child_spec import ChildSpec, Strategy
+from turnkeeper.runtime.watchdog import HOST_BLOCKED_SECONDS, PROCESS_BLOCKED_SECONDS, Blockage
 from turnkeeper.storage.exact_json import Surrogates
 from turnkeeper.storage.store import Durability
 
@@ -243,9 +244,17 @@ class BlockingRuntime:
         """Do as `Runtime.follow`; each `next` waits for an event."""
         return BlockingFollowing(self._loop, self._runtime.follow(*ids, after=after, types=types, ephemeral=ephemeral))
 
-    def spawn(self, actor: type, *args: Any, process: bool = False, name: str | None = None) -> BlockingRef:
+    def spawn(
+        self,
+        actor: type,
+        *args: Any,
+        process: bool = False,
+        name: str | None = None,
+        blocked_seconds: float | None = PROCESS_BLOCKED_SECONDS,
+    ) -> BlockingRef:
         """Do as `Runtime.spawn`."""
-        return BlockingRef(self._loop, self._loop.call(self._runtime.spawn, actor, *args, process=process, name=name))
+        spawn = partial(self._runtime.spawn, process=process, name=name, blocked_seconds=blocked_seconds)
+        return BlockingRef(self._loop, self._loop.call(spawn, actor, *args))
 
     def supervise(
         self,
@@ -498,9 +507,8 @@ def _session_of(session: BlockingSession | str | None) -> Session | str | None:
 class Connecting:
     """What `connect` returns: the blocking runtime for the body of a `with`."""
 
-    def __init__(self, store: str | PathLike[str] | None, durability: Durability | None) -> None:
-        self._store = store
-        self._durability: Durability | None = durability
+    def __init__(self, open_it: Callable[[], AbstractAsyncContextManager[Runtime]]) -> None:
+        self._open = open_it
         self._pid = os.getpid()
         self._thread = threading.Thread(target=anyio.run, args=(self._live,), name="turnkeeper", daemon=True)
         self._begun: Future[Ending] = Future()
@@ -533,7 +541,7 @@ class Connecting:
             self._begun.set_result(ending)
             with ending.opening:
                 try:
-                    async with open_runtime(self._store, durability=self._durability) as runtime:
+                    async with self._open() as runtime:
                         self._opened.set_result(Loop(portal, runtime))
                         await ending.wished.wait()
                 except Exception as failure:
@@ -558,7 +566,16 @@ class Ending:
 
 
 def connect(
-    store: str | PathLike[str] | None = None, *, durability: Durability | None = None
+    store: str | PathLike[str] | None = None,
+    *,
+    durability: Durability | None = None,
+    blocked_seconds: float | None = HOST_BLOCKED_SECONDS,
+    on_blocked: Callable[[Blockage], None] | None = None,
 ) -> AbstractContextManager[BlockingRuntime]:
-    """Open a store for the body of a `with`, in a program without an event loop; otherwise as `open_runtime`."""
-    return Connecting(store, durability)
+    """Open a store for the body of a `with`, in a program without an event loop; otherwise as `open_runtime`.
+
+    The loop that may be blocked is that of the thread that runs the runtime, by an actor that lives in it.
+    """
+    return Connecting(
+        partial(open_runtime, store, durability=durability, blocked_seconds=blocked_seconds, on_blocked=on_blocked)
+    )

@@ -32,6 +32,7 @@ from turnkeeper.storage.store import STORE_FILE, StoreDescription
 
 from . import launch, protocol
 from .node_log import log
+from .own_loop import watch_own_loop
 from .peers import Peer, stop_listening, welcome
 from .switchboard import Place, Switchboard
 from .tasks.owners import Owner
@@ -126,6 +127,7 @@ class Node:
             nursery.start_soon(welcome, self._listener, self._path, self._receive, nursery)
             for task in (self._obey_term, self._keep_writer, self._watch_store, self._expect_a_client):
                 nursery.start_soon(task)
+            nursery.start_soon(watch_own_loop, trio.sleep)
             if _has_tasks():
                 self._supervise()
             await self._ending.wait()

@@ -7,6 +7,7 @@ writer.
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ from turnkeeper.runtime.errors import register_error
 from turnkeeper.runtime.restart import RestartPolicy
 from turnkeeper.runtime.supervision.child_spec import ChildSpec, Strategy
 from turnkeeper.runtime.supervision.supervisor import Supervisor
+from turnkeeper.runtime.watchdog import HOST_BLOCKED_SECONDS, PROCESS_BLOCKED_SECONDS, Blockage, Watchdog
 from turnkeeper.storage.errors import Failed
 from turnkeeper.storage.store import Durability
 
@@ -60,6 +62,8 @@ from .walking import Events, Walking
 
 if TYPE_CHECKING:
     from turnkeeper.runtime.worker_process import SpareWorker
+
+_LOG = logging.getLogger("turnkeeper")
 
 GOODBYE_SECONDS_MIN = 0.5
 """How long leaving waits for the node's end, even if storing the sessions' ends took all the time there was."""
@@ -467,21 +471,30 @@ class Runtime:
         """Raise why this runtime can't be used any more: closed, or inherited by a forked child."""
         self._client.check()
 
-    async def spawn(self, actor: type, *args: Any, process: bool = False, name: str | None = None) -> ActorRef:
+    async def spawn(
+        self,
+        actor: type,
+        *args: Any,
+        process: bool = False,
+        name: str | None = None,
+        blocked_seconds: float | None = PROCESS_BLOCKED_SECONDS,
+    ) -> ActorRef:
         """Start an actor, `actor(*args)`, in this loop or in a worker process of its own, and return once it is ready.
 
-        It is stopped, in order, when the runtime is left. One in a process opens the store itself if it wants it. With
-        a `name` (a-z, 0-9 and -) every process that has the store open can ask it, see `actor`; the name is free again
-        when the actor has ended, or its runtime's process.
+        It is stopped, in order, when the runtime is left. One in a process opens the store itself if it wants it, and
+        is killed when it blocks its event loop for `blocked_seconds`, if any: its end tells where it was. With a `name`
+        (a-z, 0-9 and -) every process that has the store open can ask it, see `actor`; the name is free again when the
+        actor has ended, or its runtime's process.
 
         Raises NameTaken: An actor of this name lives. Nothing was started.
         """
         self.check()
+        spawn = partial(self._spawn, actor, *args, process=process, name=name, blocked_seconds=blocked_seconds)
         if name is None:
-            ref = await self._spawn(actor, *args, process=process, name=None)
+            ref = await spawn()
         else:
             with await self._named.claim(name) as claim:
-                ref = await self._spawn(actor, *args, process=process, name=name)
+                ref = await spawn()
                 self._named.serve(ref, claim)
         self._refs = [each for each in self._refs if each.end is None or each.end.error is not None]
         self._refs.append(ref)
@@ -524,13 +537,16 @@ class Runtime:
         self.check()
         return self._named.ref(name)
 
-    async def _spawn(self, actor: type, *args: Any, process: bool, name: str | None) -> MailboxRef:
+    async def _spawn(
+        self, actor: type, *args: Any, process: bool, name: str | None, blocked_seconds: float | None
+    ) -> MailboxRef:
         if not process:
             return await spawn_in_loop(self._actors.tasks, actor, *args, name=name)
         # A host without worker processes needn't import what they need.
         from turnkeeper.runtime.worker import spawn_in_process
 
-        return await spawn_in_process(self._actors.tasks, actor, *args, name=name, spare=self._spare_worker())
+        spawn = partial(spawn_in_process, self._actors.tasks, actor, *args, name=name)
+        return await spawn(blocked_seconds=blocked_seconds, spare=self._spare_worker())
 
     def _spare_worker(self) -> SpareWorker:
         """Give what keeps a process for the next worker; there is one once there was a worker."""
@@ -585,9 +601,12 @@ class Runtime:
 class RuntimeOpening:
     """What `open_runtime` returns: the runtime for the body of an `async with`."""
 
-    def __init__(self, store: str | PathLike[str] | None, durability: Durability | None) -> None:
+    def __init__(
+        self, store: str | PathLike[str] | None, durability: Durability | None, watchdog: Watchdog | None
+    ) -> None:
         self._store = store
         self._durability: Durability | None = durability
+        self._watchdog = watchdog
         self._runtime: Runtime | None = None
         # Made around all that the runtime starts, so that its end can be shielded as a whole.
         self._scope = anyio.CancelScope()
@@ -605,6 +624,9 @@ class RuntimeOpening:
             await actors.open()
             try:
                 self._runtime = Runtime(client, actors)
+                if self._watchdog is not None:
+                    self._watchdog.begin()
+                    actors.tasks.start_soon(without_interrupts(self._watchdog.beat), anyio.sleep)
             except BaseException:
                 await actors.aclose()
                 with anyio.CancelScope(shield=True):
@@ -631,13 +653,21 @@ class RuntimeOpening:
 
 
 def open_runtime(
-    store: str | PathLike[str] | None = None, *, durability: Durability | None = None
+    store: str | PathLike[str] | None = None,
+    *,
+    durability: Durability | None = None,
+    blocked_seconds: float | None = HOST_BLOCKED_SECONDS,
+    on_blocked: Callable[[Blockage], None] | None = None,
 ) -> AbstractAsyncContextManager[Runtime]:
     """Open a store for the body of an `async with`, on trio or asyncio, whichever runs; made if it is missing.
 
     `store` is a directory, else $TURNKEEPER_STORE, else the user's own; `sqlite:DIR` is one that SQLite keeps, and not
     the journal. `durability` is fixed at the store's creation too: `fsync` (what nothing said means) outlives the
     machine's death, `os` only that of processes.
+
+    While the loop is blocked for `blocked_seconds`, this is told once, with where it is stuck: by a warning of the
+    logger `turnkeeper`, and to `on_blocked`, which is called in another thread. Nothing else is done about it, and with
+    None nobody looks.
 
     Leaving stops actors, closes sessions, ends the tasks that aren't kept, and waits for the node's end if this was its
     last client; in a shield, some seconds at most. The body's exception passes as it is, and failures of leaving become
@@ -647,7 +677,18 @@ def open_runtime(
         StoreRefused: There can be no store, or not such a store. NewerFormat: A newer version wrote it.
         NodeNotAnswering: Somebody holds it and doesn't answer. VersionMismatch: Another version serves it.
     """
-    return RuntimeOpening(store, durability)
+    watchdog = None if blocked_seconds is None else Watchdog(blocked_seconds, partial(_tell_blocked, on_blocked))
+    return RuntimeOpening(store, durability, watchdog)
+
+
+def _tell_blocked(on_blocked: Callable[[Blockage], None] | None, blockage: Blockage) -> None:
+    _LOG.warning("%s:\n%s", blockage, blockage.stacks.rstrip())
+    if on_blocked is not None:
+        try:
+            on_blocked(blockage)
+        except Exception:
+            # There is nobody to raise it to, and the next blockage is to be told, too.
+            _LOG.exception("on_blocked failed")
 
 
 def _protect_from_interrupts() -> None:

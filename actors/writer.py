@@ -40,6 +40,7 @@ from .changes import Changes, Changing
 from .inboxes import Inboxes
 from .node_log import log
 from .openings import Decision, Openings
+from .own_loop import watch_own_loop
 from .peers import Peer, stop_listening, welcome
 from .protocol import error_to_wire
 from .tasks.recording import Recorded, Recordings
@@ -117,6 +118,7 @@ class Writer:
             nursery.start_soon(welcome, self._listener, self._path, self._serve, nursery)
             nursery.start_soon(self._obey_stdin)
             nursery.start_soon(self._obey_term)
+            nursery.start_soon(watch_own_loop, trio.sleep)
             await self._commit_all()
             stop_listening(self._listener)
             with trio.move_on_after(LAST_ANSWERS_SECONDS):

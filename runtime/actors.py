@@ -75,9 +75,11 @@ class Letter:
         self._error = error
         self._answered.set()
 
-    def lose(self, reason: str) -> None:
-        """Answer that there will be no answer."""
-        self.fail(ActorUnknown(self.call, reason) if self.begun else ActorNotStarted(self.call, reason))
+    def lose(self, reason: str, cause: Exception | None = None) -> None:
+        """Answer that there will be no answer; `cause` is what ended the actor while it was at it."""
+        error = ActorUnknown(self.call, reason) if self.begun else ActorNotStarted(self.call, reason)
+        error.__cause__ = cause
+        self.fail(error)
 
     async def wait(self) -> Any:
         """Wait for the answer; return or raise it."""
@@ -293,7 +295,7 @@ class Life:
         ref._end = ActorEnd(reason, error, normal)
         ref._mailbox.close()
         if ref._at_hand is not None:
-            ref._at_hand.lose(reason)
+            ref._at_hand.lose(reason, error)
         for letter in ref._mailbox.take_all():
             letter.lose(reason)
         ref._end_known.set()

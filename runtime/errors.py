@@ -114,6 +114,19 @@ class TooManyRestarts(Exception):
         return f"{self.supervisor} gave up child {self.child!r}: {self.reason}"
 
 
+class WorkerDied(Exception):
+    """A worker process died, and left `words`: the stacks of a blocked event loop, or of a crash in C."""
+
+    def __init__(self, reason: str, words: str) -> None:
+        super().__init__(reason, words)
+        self.reason = reason
+        self.words = words
+        self.add_note(f"Its last words:\n{words.rstrip()}")
+
+    def __str__(self) -> str:
+        return self.reason
+
+
 def register_error(error_class: ErrorClass) -> ErrorClass:
     """Let exceptions of exactly this class cross from an actor as what they are; usable as a decorator.
 

@@ -33,10 +33,11 @@ from .actors import (
     Sealed,
     without_interrupts,
 )
-from .errors import WorkerStartError, error_from_wire
+from .errors import WorkerDied, WorkerStartError, error_from_wire
 from .frames import FrameDecoder, FrameError, encode_checked_frame, encode_frame
 from .mailbox import BYTES_MAX, MESSAGES_MAX, Mailbox
 from .processes import UnguardedMain, describe_exit, require_guarded_main
+from .watchdog import PROCESS_BLOCKED_SECONDS
 from .worker_process import SpareWorker, WorkerProcess, import_path, launch, surroundings
 
 READY_SECONDS = 10.0
@@ -57,6 +58,7 @@ async def spawn_in_process(
     bytes_max: int = BYTES_MAX,
     shutdown_seconds: float = SHUTDOWN_SECONDS,
     ready_seconds: float = READY_SECONDS,
+    blocked_seconds: float | None = PROCESS_BLOCKED_SECONDS,
     spare: SpareWorker | None = None,
 ) -> MailboxRef:
     """Make an actor in a new worker process; return once it is ready.
@@ -64,6 +66,7 @@ async def spawn_in_process(
     `actor` is a class that can be imported, or its "module:name", which the host then need not import. Arguments, of
     messages too, and replies are plain values and cross as copies. The process lives in the task group until the actor
     ends. It is the `spare` one, if given, which is then refilled. Cancelled before the actor is ready, nothing is left.
+    One whose event loop doesn't turn for `blocked_seconds` is killed, and its end tells where it was. None is never.
 
     Raises:
         WorkerStartError: The process did not come up, or could not import the class, within `ready_seconds`.
@@ -73,7 +76,7 @@ async def spawn_in_process(
     """
     require_guarded_main()
     target = actor if isinstance(actor, str) else f"{actor.__module__}:{actor.__qualname__}"
-    order = _start_order(target, arguments)
+    order = _start_order(target, arguments, blocked_seconds)
     mailbox = Mailbox[Letter](messages_max=messages_max, bytes_max=bytes_max)
     ref = MailboxRef(name or target.rpartition(":")[2], mailbox, shutdown_seconds)
     try:
@@ -93,12 +96,13 @@ class _StartOrder(NamedTuple):
     boot: bytes
 
 
-def _start_order(target: str, arguments: Arguments) -> _StartOrder:
+def _start_order(target: str, arguments: Arguments, blocked_seconds: float | None) -> _StartOrder:
     start = {
         "main": {word: os.fsencode(value) for word, value in _preparation_of_main(target).items()},
         "path": [os.fsencode(each) for each in import_path()],
         "argv": [os.fsencode(each) for each in sys.argv],
         "environment": dict(os.environb),
+        "blocked_seconds": blocked_seconds,
     }
     return _StartOrder(target, encode_checked_frame(["boot", target, arguments, start]))
 
@@ -166,7 +170,8 @@ async def _live_in_process(
     elif failure is not None:
         life.finish(f"it failed: {failure}", failure)
     else:
-        life.finish(worker.how_it_ended(), normal=worker.ended_normally or life.kill_wished.is_set())
+        is_normal = worker.ended_normally or life.kill_wished.is_set()
+        life.finish(worker.how_it_ended(), worker.death(), normal=is_normal)
 
 
 class _Worker:
@@ -187,6 +192,7 @@ class _Worker:
         self._listening, self._heeding = anyio.CancelScope(shield=True), anyio.CancelScope(shield=True)
         self._heard_all = anyio.Event()
         self._ended_unasked = False
+        self._words = ""
 
     @classmethod
     async def start(cls, order: _StartOrder, ready_seconds: float, spare: SpareWorker | None) -> _Worker:
@@ -223,8 +229,12 @@ class _Worker:
         """Say how a worker ended whose actor did not fail."""
         process = f"its worker process {self._child.pid} {self.exit}"
         if self._ended_unasked:
-            return process
+            return f"{process}: {self._words.splitlines()[0]}" if self._words else process
         return "it was stopped" if self._child.returncode == 0 else f"it was stopped; {process}"
+
+    def death(self) -> WorkerDied | None:
+        """Give what it left as its last words, if it died and did."""
+        return WorkerDied(self.how_it_ended(), self._words) if self._words else None
 
     async def listen(self) -> None:
         """Take what the worker says until it says nothing more. Shielded: it ends with `end`."""
@@ -282,6 +292,8 @@ class _Worker:
             # A process that the actor forked, in a group of its own, may hold the connection open.
             with anyio.move_on_after(LAST_NEWS_SECONDS):
                 await self._heard_all.wait()
+        if self._ended_unasked:
+            self._words = self._process.last_words()
         self._listening.cancel()
         self._heeding.cancel()
 

@@ -2,7 +2,8 @@
 
 Launched by worker_process.py, never imported by a host. Standard input is the lifeline: one line of JSON to begin with,
 and when it ends, or the host does, the process and its group are killed at once, whatever they are doing. Until the
-actor's module is imported, standard error is a file that the host reads if the process dies; then it is the host's own.
+actor's module is imported, standard error is a file that the host reads if the process dies; then it is the host's own,
+and that file gets only the stacks of a crash in C, or of an event loop that is blocked, which is killed for it.
 
 Frames from the host: `["boot", target, arguments, start]`, with descriptors of the host's standard output, standard
 error and working directory, then `["call", method, arguments, keywords]` and `["stop", now]`.
@@ -13,6 +14,7 @@ sent only after the answer to the one before.
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import operator
 import os
@@ -23,6 +25,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Any
 
 import trio
@@ -31,6 +34,7 @@ from . import processes
 from .actors import handlers_of
 from .errors import error_to_wire, is_answer
 from .frames import FrameDecoder, encode_checked_frame, encode_frame
+from .watchdog import Blockage, Watchdog, is_traced
 
 READ_BYTES = 64 * 1024
 
@@ -58,9 +62,11 @@ def main(start: Mapping[str, Any]) -> None:
             failed = {**error_to_wire(error), "unguarded": processes.main_was_refused()}
             connection.sendall(encode_frame(["failed", failed]))
             sys.exit(EXIT_FAILED)
-        _return_stderr(own_stderr)
+        words = _return_stderr(own_stderr)
+        faulthandler.enable(words)
         connection.sendall(encode_frame(["ready", None]))
-        exit_code = trio.run(_Worker(connection, decoder).run, make, arguments)
+        watchdog = order["blocked_seconds"] and Watchdog(order["blocked_seconds"], partial(_end_blocked, words))
+        exit_code = trio.run(_Worker(connection, decoder, watchdog).run, make, arguments)
     sys.exit(exit_code)
 
 
@@ -136,25 +142,36 @@ def _import_main(preparation: dict[str, str]) -> None:
         del marks["_inheriting"]
 
 
-def _return_stderr(own: int) -> None:
-    """Give the host's standard error back, and to it what was said meanwhile."""
+def _return_stderr(own: int) -> int:
+    """Give the host's standard error back, and to it what was said meanwhile; return the file for last words, empty."""
     sys.stderr.flush()
+    words = os.dup(2)
     said = os.pread(2, os.fstat(2).st_size, 0)
     os.dup2(own, 2, inheritable=True)
     os.close(own)
     if said:
         with suppress(OSError):  # nobody reads the host's, or its disk is full
             os.write(2, said)
+    os.ftruncate(words, 0)
+    os.lseek(words, 0, os.SEEK_SET)
+    return words
+
+
+def _end_blocked(words: int, blockage: Blockage) -> None:
+    if not is_traced():
+        os.write(words, f"{blockage}\n{blockage.stacks}".encode(errors="backslashreplace"))
+        os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 class _Worker:
     """The actor's life in this process."""
 
-    def __init__(self, connection: socket.socket, decoder: FrameDecoder) -> None:
+    def __init__(self, connection: socket.socket, decoder: FrameDecoder, watchdog: Watchdog | None) -> None:
         self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(connection))
         self._decoder = decoder
         self._entering, self._work = trio.CancelScope(), trio.CancelScope()
-        self._has_entered = False
+        self._watchdog = watchdog
+        self._entered = trio.Event()
         self._new_calls, self._calls = trio.open_memory_channel[list[Any]](1)
         self._exit_code = 0
 
@@ -163,6 +180,7 @@ class _Worker:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._heed_terminate, nursery.cancel_scope)
             nursery.start_soon(self._receive)
+            nursery.start_soon(self._watch_loop)
             await self._live(make, arguments)
             nursery.cancel_scope.cancel()
         return self._exit_code
@@ -177,7 +195,7 @@ class _Worker:
                 async with AsyncExitStack() as stack:
                     if hasattr(actor, "__aenter__"):
                         await stack.enter_async_context(actor)
-                    self._has_entered = True
+                    self._entered.set()
                     await self._send(encode_frame(["started", sorted(handlers_of(type(actor)))]))
                     failure = await self._handle_calls(actor)
                     if failure is not None:
@@ -217,12 +235,18 @@ class _Worker:
     def _stop(self, now: bool) -> None:
         self._new_calls.close()
         if now:
-            (self._work if self._has_entered else self._entering).cancel()
+            (self._work if self._entered.is_set() else self._entering).cancel()
 
     async def _send(self, frame: bytes) -> None:
         # Half a frame would make the next one unreadable. The host reads as long as it lives.
         with trio.CancelScope(shield=True):
             await self._stream.send_all(frame)
+
+    async def _watch_loop(self) -> None:
+        # Not before: a constructor that blocks is loading something, for which there is no time of its own.
+        await self._entered.wait()
+        if self._watchdog is not None:
+            await self._watchdog.watch(trio.sleep)
 
     async def _heed_terminate(self, everything: trio.CancelScope) -> None:
         with trio.open_signal_receiver(signal.SIGTERM) as signals:

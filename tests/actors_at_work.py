@@ -85,6 +85,11 @@ class Clerk:
         Path(mark).touch()
         time.sleep(600)
 
+    async def nap(self, seconds: float) -> int:
+        """Block the loop for so long, and tell the process."""
+        time.sleep(seconds)
+        return os.getpid()
+
     async def pid(self) -> int:
         """Tell the process."""
         return os.getpid()

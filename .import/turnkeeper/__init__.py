@@ -64,11 +64,13 @@ if TYPE_CHECKING:
         ActorUnknown,
         ChildStartError,
         TooManyRestarts,
+        WorkerDied,
     )
     from turnkeeper.runtime.restart import RestartPolicy
     from turnkeeper.runtime.supervision.child import ChildStatistics
     from turnkeeper.runtime.supervision.child_spec import ChildSpec, Tree
     from turnkeeper.runtime.supervision.supervisor import Supervisor
+    from turnkeeper.runtime.watchdog import Blockage
 
 __version__ = "0.1.0"
 
@@ -81,6 +83,7 @@ __all__ = [
     "AlreadyAccepted",
     "Ambiguous",
     "BlobMissing",
+    "Blockage",
     "CallRepeated",
     "ChildSpec",
     "ChildStartError",
@@ -130,6 +133,7 @@ __all__ = [
     "TurnOpen",
     "TurnkeeperError",
     "VersionMismatch",
+    "WorkerDied",
     "WrongKind",
     "__version__",
     "connect",
@@ -193,11 +197,13 @@ if not TYPE_CHECKING:
         "ActorUnknown": "turnkeeper.runtime.errors",
         "ChildStartError": "turnkeeper.runtime.errors",
         "TooManyRestarts": "turnkeeper.runtime.errors",
+        "WorkerDied": "turnkeeper.runtime.errors",
         "RestartPolicy": "turnkeeper.runtime.restart",
         "ChildStatistics": "turnkeeper.runtime.supervision.child",
         "ChildSpec": "turnkeeper.runtime.supervision.child_spec",
         "Tree": "turnkeeper.runtime.supervision.child_spec",
         "Supervisor": "turnkeeper.runtime.supervision.supervisor",
+        "Blockage": "turnkeeper.runtime.watchdog",
     }
 
     def __getattr__(name):
