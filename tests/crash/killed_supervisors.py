@@ -187,7 +187,7 @@ class Round:
         while any(host.is_killed and not host.has_ended for host in self.hosts):
             self._hear_some(SECONDS_MAX)
         # Whoever was taken for a spawner may have been a shim that had just begun.
-        self.facts.lost |= {path.name for path in self.store.glob("tasks/*") if is_lost(path, victims)}
+        self.facts.lost |= {path.name for path in self.store.glob("tasks/task-*") if is_lost(path, victims)}
 
     def strike_again(self) -> None:
         """Kill some of those who serve the store, at a moment of its second life, in some rounds."""
