@@ -23,13 +23,14 @@ ChildPhase: TypeAlias = Literal["starting", "up", "stopping", "waiting", "finish
 
 @dataclass(frozen=True, slots=True)
 class ChildStatistics:
-    """A snapshot of a child: how often it was started again, how it last ended, and its mailbox if it has one now."""
+    """A snapshot of a child: how often it was started again, how it last ended; its mailbox, its children if it has."""
 
     name: str
     phase: ChildPhase
     restarts: int
     last_end: ActorEnd | None
     mailbox: MailboxStatistics | None
+    children: tuple[ChildStatistics, ...]
 
 
 class Child:
@@ -122,10 +123,11 @@ class Child:
         untold, self._untold = self._untold, None
         return [] if untold is None else [untold]
 
-    def statistics(self, state: ChildState) -> ChildStatistics:
-        """Return what it is now, `state` being what is decided about it."""
+    def statistics(self, state: ChildState, children: tuple[ChildStatistics, ...]) -> ChildStatistics:
+        """Return what it is now, `state` being what is decided about it, and `children` those of a tree."""
         mailbox = self.incarnation.statistics() if isinstance(self.incarnation, ActorRef) else None
-        return ChildStatistics(self.spec.name, _phase_of(state), max(0, self._starts - 1), self.last_end, mailbox)
+        restarts = max(0, self._starts - 1)
+        return ChildStatistics(self.spec.name, _phase_of(state), restarts, self.last_end, mailbox, children)
 
 
 def reason_of(error: Exception) -> str:

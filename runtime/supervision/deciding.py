@@ -15,7 +15,7 @@ After `EndAll`, or a restart too many, nothing is started. `Finish` comes once, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -67,11 +67,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class SupervisorState:
-    """A supervisor as the decisions know it, with its children in start order; `verdict` is there if it gave up."""
+    """A supervisor as the decisions know it; `verdict` is there if it gave up. `by_name` is in start order."""
 
     strategy: Strategy
     policy: RestartPolicy
-    children: tuple[ChildState, ...]
+    by_name: Mapping[str, ChildState]
     phase: Phase = "starting"
     window: RestartWindow = field(default_factory=RestartWindow)
     verdict: Verdict | None = None
@@ -83,7 +83,12 @@ class SupervisorState:
 
     def child(self, name: str) -> ChildState | None:
         """Find a child."""
-        return next((child for child in self.children if child.name == name), None)
+        return self.by_name.get(name)
+
+    @property
+    def children(self) -> Collection[ChildState]:
+        """The children, in start order."""
+        return self.by_name.values()
 
 
 # -- Events. `now` is in seconds on a clock that never steps back, `chance` from 0 to below 1
@@ -178,7 +183,7 @@ Action: TypeAlias = Start | Stop | Finish
 
 def begin(strategy: Strategy, policy: RestartPolicy, children: Iterable[tuple[str, RestartKind]]) -> SupervisorState:
     """Give the state of a supervisor that has not started its children, by name and kind; a `Look` makes it begin."""
-    return SupervisorState(strategy, policy, tuple(ChildState(name, restart) for name, restart in children))
+    return SupervisorState(strategy, policy, {name: ChildState(name, restart) for name, restart in children})
 
 
 def decide(state: SupervisorState, event: Event) -> tuple[SupervisorState, list[Action]]:
@@ -203,7 +208,7 @@ def _apply(state: SupervisorState, event: Event) -> SupervisorState:
         case Add():
             added = ChildState(event.name, event.restart, cause="new")
             runs = state.phase in ("starting", "running") and state.child(event.name) is None
-            return replace(state, children=(*state.children, added)) if runs else state
+            return _put(state, added) if runs else state
     child = state.child(event.name)
     if child is None:
         return state
@@ -256,8 +261,7 @@ def _named_with(state: SupervisorState, dead: ChildState) -> list[ChildState]:
     if state.strategy == "one_for_one":
         return []
     others = [child for child in state.children if child.name != dead.name]
-    names = [child.name for child in state.children]
-    return others if state.strategy == "one_for_all" else others[names.index(dead.name) :]
+    return others if state.strategy == "one_for_all" else others[list(state.by_name).index(dead.name) :]
 
 
 def _restarted_with(child: ChildState, due: float) -> ChildState:
@@ -277,8 +281,8 @@ def _restart_by_request(state: SupervisorState, child: ChildState) -> Supervisor
 def _end(state: SupervisorState, verdict: Verdict | None) -> SupervisorState:
     if state.phase == "ending":
         return state
-    children = tuple(replace(child, goal="down") for child in state.children)
-    return replace(state, children=children, phase="ending", verdict=verdict)
+    children = {child.name: replace(child, goal="down") for child in state.children}
+    return replace(state, by_name=children, phase="ending", verdict=verdict)
 
 
 def _settle(state: SupervisorState, child: ChildState) -> SupervisorState:
@@ -286,13 +290,12 @@ def _settle(state: SupervisorState, child: ChildState) -> SupervisorState:
     if child.status != "down":
         return _put(state, child)
     if child.goal == "gone":
-        return replace(state, children=tuple(each for each in state.children if each.name != child.name))
+        return replace(state, by_name={name: each for name, each in state.by_name.items() if name != child.name})
     return _put(state, replace(child, goal="up") if child.goal == "again" else child)
 
 
 def _put(state: SupervisorState, child: ChildState) -> SupervisorState:
-    children = tuple(child if each.name == child.name else each for each in state.children)
-    return replace(state, children=children)
+    return replace(state, by_name={**state.by_name, child.name: child})
 
 
 # -- What follows from it
@@ -320,7 +323,7 @@ def _next_to_end(state: SupervisorState) -> ChildState | None:
     """Give the last child that has to end, unless one is being stopped."""
     if any(child.status == "stopping" for child in state.children):
         return None
-    return next((child for child in reversed(state.children) if child.has_to_end), None)
+    return next((child for child in reversed(list(state.children)) if child.has_to_end), None)
 
 
 def _next_to_start(state: SupervisorState, now: float) -> list[ChildState]:

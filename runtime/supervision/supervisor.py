@@ -28,6 +28,7 @@ from .child_spec import ChildSpec, Strategy, Tree
 from .deciding import (
     Action,
     Add,
+    ChildState,
     EndAll,
     Ended,
     Event,
@@ -123,8 +124,8 @@ class Supervisor:
         return Down(last, f"{self.name} has no child {name!r}")
 
     def children(self) -> list[ChildStatistics]:
-        """Return what the children are now, in start order."""
-        return [self._children[state.name].statistics(state) for state in self._state.children]
+        """Return what the children are now, in start order, and down the tree."""
+        return [self._statistics(self._children[state.name], state) for state in self._state.children]
 
     async def start_child(self, spec: ChildSpec) -> None:
         """Add a child behind the others, and return once it is ready. Cancelled, only the wait ends.
@@ -172,7 +173,7 @@ class Supervisor:
     async def stop(self, shutdown_seconds: float | None = None) -> ActorEnd:
         """End all children, in reverse, each within its time, and return how this ended. Shielded from cancellation.
 
-        After `shutdown_seconds`, if given, those that are left are killed.
+        After `shutdown_seconds`, if given, those that are left are killed. A child that calls this waits for itself.
 
         Raises:
             TooManyRestarts: It gave up before, and nobody was told.
@@ -252,14 +253,18 @@ class Supervisor:
 
     async def stop_below(self, path: tuple[str, ...], shutdown_seconds: float | None) -> ActorEnd:
         """Stop a child of the tree; return how its last incarnation ended."""
-        child = self._children.get(path[0])
-        if len(path) > 1 and child is not None and isinstance(child.incarnation, Supervisor):
-            return await child.incarnation.stop_below(path[1:], shutdown_seconds)
+        name, below = path[0], path[1:]
         end = self.gone(path)
-        if end is not None:
-            return end
         with anyio.CancelScope(shield=True):
-            end = await self.stop_child(path[0], shutdown_seconds=shutdown_seconds)
+            if end is None and not below:
+                end = await self.stop_child(name, shutdown_seconds=shutdown_seconds)
+            elif end is None:
+                try:
+                    nested = await self._wait_incarnation(name, None)
+                except Gone as gone:
+                    return gone.end
+                assert isinstance(nested, Supervisor)
+                end = await nested.stop_below(below, shutdown_seconds)
         return end or ActorEnd("it was stopped before it was started", normal=True)
 
     async def _wait_incarnation(self, name: str, lost: Incarnation | None) -> Incarnation:
@@ -270,6 +275,10 @@ class Supervisor:
             if child.incarnation is not None and child.incarnation is not lost:
                 return child.incarnation
             await self._news.wait()
+
+    def _statistics(self, child: Child, state: ChildState) -> ChildStatistics:
+        nested = child.incarnation
+        return child.statistics(state, tuple(nested.children()) if isinstance(nested, Supervisor) else ())
 
     def _known(self, name: str) -> Child:
         if name not in self._children:
@@ -368,7 +377,7 @@ class Supervisor:
     def _happens(self, event: Event) -> None:
         """Have it decided what follows from an event, and begin with that."""
         self._state, actions = decide(self._state, event)
-        for name in self._children.keys() - {child.name for child in self._state.children}:
+        for name in self._children.keys() - self._state.by_name.keys():
             del self._children[name]
         for action in actions:
             self._carry_out(action)

@@ -514,6 +514,7 @@ async def test_a_tree_is_restarted_with_its_children(group: TaskGroup) -> None:
     policy = RestartPolicy(intensity=1, period_seconds=60, backoff_first=0, backoff_max=0)
     tree = Tree((recorder.spec("a"), ChildSpec("clerk", Clerk)), policy=policy)
     supervisor = await Supervisor.start(group, ChildSpec("tree", tree), recorder.spec("top"), policy=AT_ONCE)
+    assert [child.name for child in supervisor.children()[0].children] == ["a", "clerk"]
     clerk = supervisor.ref("tree", "clerk")
     await clerk.tell("note", "one")
     for times in (1, 2):
@@ -531,6 +532,23 @@ async def test_a_tree_is_restarted_with_its_children(group: TaskGroup) -> None:
     await supervisor.stop()
     with pytest.raises(ActorNotStarted, match="it was stopped"):
         await clerk.ask("notes")
+
+
+async def test_stopping_a_leaf_whose_tree_is_being_restarted_stops_the_leaf_alone(group: TaskGroup) -> None:
+    """It is stopped once it is there; its siblings and the tree aren't touched."""
+    recorder = Recorder()
+    tree = Tree((recorder.spec("a"), ChildSpec("clerk", Clerk)), policy=RestartPolicy(intensity=0))
+    policy = RestartPolicy(backoff_first=0.05, backoff_max=0.05, jitter=0)
+    supervisor = await Supervisor.start(group, ChildSpec("tree", tree), policy=policy)
+    recorder.end("a", Mishap("again"))
+    await phase_comes(supervisor, "tree", "waiting")
+    assert (await supervisor.ref("tree", "clerk").stop()).normal
+    (tree_now,) = supervisor.children()
+    assert [(child.name, child.phase) for child in (tree_now, *tree_now.children)] == [
+        ("tree", "up"),
+        ("a", "up"),
+        ("clerk", "stopped"),
+    ]
 
 
 async def test_a_tree_that_cannot_start_says_which_leaf(group: TaskGroup) -> None:
