@@ -46,8 +46,7 @@ class Watchdog:
     """
 
     def __init__(self, blocked_seconds: float, tell: Callable[[Blockage], None], *, excuse_disk: bool = False) -> None:
-        if not blocked_seconds > 0:
-            raise ValueError(f"a loop is blocked after some seconds, not {blocked_seconds!r}")
+        check_blocked_seconds(blocked_seconds)
         self._blocked_seconds = blocked_seconds
         self._tell = tell
         self._excuse_disk = excuse_disk
@@ -86,6 +85,12 @@ class Watchdog:
                 # One more than fit: the beat may be late by one look without any blockage.
                 if looks == LOOKS + 1:
                     self._tell(Blockage(self._blocked_seconds, stacks_of_all(watched)))
+
+
+def check_blocked_seconds(seconds: float | None) -> None:
+    """Raise ValueError where a loop can't be watched so; None is one that isn't watched."""
+    if seconds is not None and not seconds > 0:
+        raise ValueError(f"a loop is blocked after some seconds, not {seconds!r}")
 
 
 def waits_for_disk(thread: int) -> bool:

@@ -37,7 +37,7 @@ from .errors import WorkerDied, WorkerStartError, error_from_wire
 from .frames import FrameDecoder, FrameError, encode_checked_frame, encode_frame
 from .mailbox import BYTES_MAX, MESSAGES_MAX, Mailbox
 from .processes import UnguardedMain, describe_exit, require_guarded_main
-from .watchdog import PROCESS_BLOCKED_SECONDS
+from .watchdog import PROCESS_BLOCKED_SECONDS, check_blocked_seconds
 from .worker_process import SpareWorker, WorkerProcess, import_path, launch, surroundings
 
 READY_SECONDS = 10.0
@@ -76,6 +76,7 @@ async def spawn_in_process(
     """
     require_guarded_main()
     target = actor if isinstance(actor, str) else f"{actor.__module__}:{actor.__qualname__}"
+    check_blocked_seconds(blocked_seconds)
     order = _start_order(target, arguments, blocked_seconds)
     mailbox = Mailbox[Letter](messages_max=messages_max, bytes_max=bytes_max)
     ref = MailboxRef(name or target.rpartition(":")[2], mailbox, shutdown_seconds)

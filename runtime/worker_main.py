@@ -29,6 +29,7 @@ from functools import partial
 from typing import Any
 
 import trio
+from anyio.lowlevel import checkpoint
 
 from . import processes
 from .actors import handlers_of
@@ -50,6 +51,7 @@ def main(start: Mapping[str, Any]) -> None:
     signal.signal(signal.SIGINT, lambda number, frame: None)
     for module in start["imports"]:
         importlib.import_module(module)
+    trio.run(checkpoint)  # which loads anyio's half for trio, too, while nobody may be waiting yet
     with socket.socket(fileno=start["socket"]) as connection:
         connection.set_inheritable(False)
         decoder = FrameDecoder()

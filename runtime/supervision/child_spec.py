@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from ..actors import SHUTDOWN_SECONDS
 from ..mailbox import BYTES_MAX, MESSAGES_MAX
 from ..restart import RestartPolicy
+from ..watchdog import PROCESS_BLOCKED_SECONDS, check_blocked_seconds
 
 RestartKind: TypeAlias = Literal["permanent", "transient", "temporary"]
 """When a child that ended by itself is started again: always; unless it ended normally; never."""
@@ -39,7 +40,8 @@ class ChildSpec:
 
     It has to be ready within `ready_seconds`. When it is stopped it has `shutdown_seconds`, then it is cancelled, and a
     process killed; with None that is done at once. Both don't count for a tree, whose children have times of their own.
-    A mailbox holds `messages_max` messages of `bytes_max` together.
+    A mailbox holds `messages_max` messages of `bytes_max` together. A worker process that blocks its event loop for
+    `blocked_seconds`, if any, is killed, and started again as after any other death.
 
     Mind that a restarted child begins with `arguments` alone: what has to outlive it belongs into a session or a file.
     """
@@ -54,6 +56,7 @@ class ChildSpec:
     ready_seconds: float = READY_SECONDS
     messages_max: int = MESSAGES_MAX
     bytes_max: int = BYTES_MAX
+    blocked_seconds: float | None = PROCESS_BLOCKED_SECONDS
 
     def __post_init__(self) -> None:
         name: object = self.name
@@ -67,6 +70,7 @@ class ChildSpec:
             raise ValueError(f"child {self.name!r} needs shutdown_seconds from 0 on, or None, and ready_seconds")
         if self.messages_max < 1 or self.bytes_max < 0:
             raise ValueError(f"child {self.name!r} needs room for one message in its mailbox")
+        check_blocked_seconds(self.blocked_seconds)
         self._check_start()
 
     @property

@@ -64,7 +64,8 @@ async def start_actor(group: TaskGroup, spec: ChildSpec, spare: Spare | None) ->
         from ..worker import spawn_in_process
 
         assert isinstance(spec.start, str | type)
-        options |= {"ready_seconds": spec.ready_seconds, "spare": None if spare is None else spare()}
+        options |= {"ready_seconds": spec.ready_seconds, "blocked_seconds": spec.blocked_seconds}
+        options |= {"spare": None if spare is None else spare()}
         with anyio.move_on_after(spec.ready_seconds + LAST_WORDS_SECONDS):
             return await spawn_in_process(group, spec.start, *spec.arguments, **options)
     raise _late(spec)

@@ -13,6 +13,7 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
+from turnkeeper import ChildSpec, Supervisor
 from turnkeeper.actors import launch, node_main, writer_main
 from turnkeeper.actors.runtime import open_runtime
 from turnkeeper.runtime.errors import ActorNotStarted, ActorUnknown, WorkerDied
@@ -93,10 +94,26 @@ async def test_a_blocked_worker_is_killed_and_its_end_tells_where_it_was(group: 
         await clerk.ask("notes")
 
 
+async def test_a_blocked_worker_is_started_again_by_its_supervisor(group: TaskGroup, tmp_path: Path) -> None:
+    """As after any other death; a monitor is told of the stacks."""
+    clerks = ChildSpec("clerk", Clerk, process=True, blocked_seconds=0.5)
+    supervisor = await Supervisor.start(group, clerks)
+    clerk = supervisor.ref("clerk")
+    pid = await clerk.ask("pid")
+    await clerk.tell("block", str(tmp_path / "mark"))
+    down = await supervisor.monitor("clerk")
+    assert isinstance(down.error, WorkerDied)
+    assert "in block\n" in down.error.words
+    assert await clerk.ask("pid") != pid
+    await supervisor.stop()
+
+
 async def test_a_worker_that_is_not_watched_may_block(group: TaskGroup) -> None:
     """Whoever computes in a handler says so."""
     clerk = await spawn_in_process(group, Clerk, blocked_seconds=None)
     assert await clerk.ask("nap", 1.0) == await clerk.ask("pid")
+    with pytest.raises(ValueError, match="blocked after some seconds, not 0"):
+        await spawn_in_process(group, Clerk, blocked_seconds=0)
     watched = await spawn_in_process(group, Clerk, blocked_seconds=0.2)
     with pytest.raises(ActorUnknown, match=r"was blocked for 0\.2 s"):
         await watched.ask("nap", 600.0)

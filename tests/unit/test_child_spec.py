@@ -52,6 +52,7 @@ tree: Any = Tree
             partial(spec, "clerk", Idler, restart="always"),
             "'clerk' is permanent or transient or temporary, not 'a",
         ),
+        (partial(spec, "clerk", Idler, blocked_seconds=0), "blocked after some seconds, not 0"),
         (partial(spec, "clerk", Idler, shutdown_seconds=-1), "'clerk' needs shutdown_seconds from 0 on, or None"),
         (partial(spec, "clerk", Idler, shutdown_seconds=float("nan")), "'clerk' needs shutdown_seconds from 0 on"),
         (partial(spec, "clerk", Idler, ready_seconds=0), "'clerk' needs .* ready_seconds"),
