@@ -11,11 +11,11 @@ from ..frames import FRAME_BYTES_MAX, FrameError
 PROTOCOL: Final = 1
 """Raised by every change that an older process would misunderstand."""
 
-CALLS_MAX: Final = 1_000
+CALLS_MAX: Final = 256
 """How many calls of one connection may be unanswered at once."""
 
 HELD_BYTES_MAX: Final = 2 * FRAME_BYTES_MAX
-"""While a connection's unanswered calls are more bytes than that, the server reads no more from it."""
+"""While a connection's unanswered calls are more bytes than that, or it takes no answers, the server reads no more."""
 
 GREETING_SECONDS: Final = 10.0
 """How long either side waits for the other's first word."""

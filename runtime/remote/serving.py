@@ -123,7 +123,7 @@ class _Visit:
                     self._calls[request.number].cancel()
                 continue
             await self._admit(request, tasks)
-            while self._held_bytes > protocol.HELD_BYTES_MAX or self._answers > protocol.CALLS_MAX:
+            while self._held_bytes > protocol.HELD_BYTES_MAX or self._frames.unsent:
                 await self._wait_change()
 
     async def _admit(self, request: Call | Stop, tasks: TaskGroup) -> None:
@@ -166,12 +166,11 @@ class _Visit:
         except Exception as error:
             answer = _answer_for(call.number, error)
         finally:
-            self._held_bytes -= size
             if letter is not None:
                 letter.wanted = False
         if scope.cancelled_caught:
             answer = [protocol.CALLED_BACK, call.number, letter is not None]
-        await self._answer(answer)
+        await self._answer(answer, size)
 
     def _post_now(self, call: Call) -> Letter | None:
         """Put a call into the mailbox if it can be, and no other waits for room."""
@@ -213,15 +212,14 @@ class _Visit:
         await self._server.released.wait()
         await self._answer(answer)
 
-    async def _answer(self, answer: list[Any]) -> None:
+    async def _answer(self, answer: list[Any], size: int = 0) -> None:
         # Before it is sent: who has it may call again.
         del self._calls[answer[1]]
         self._answers += 1
-        try:
-            await self._send(answer)
-        finally:
-            self._answers -= 1
-            self._change.set()
+        await self._send(answer)
+        self._answers -= 1
+        self._held_bytes -= size
+        self._note_change()
 
     async def _leave_with_actor(self, everything: anyio.CancelScope) -> None:
         """When the actor has ended and everybody here was answered, say so and end the connection."""
@@ -234,8 +232,11 @@ class _Visit:
         everything.cancel()
 
     async def _wait_change(self) -> None:
-        self._change = anyio.Event()
         await self._change.wait()
+
+    def _note_change(self) -> None:
+        self._change.set()
+        self._change = anyio.Event()
 
     async def _say_goodbye(self, goodbye: dict[str, Any]) -> None:
         with anyio.move_on_after(protocol.FAREWELL_SECONDS):
@@ -249,6 +250,7 @@ class _Visit:
             with suppress(*_GONE):
                 if not self._frames.send_nowait(frame):
                     await self._frames.drain()
+        self._note_change()
 
 
 def _encode(message: Any) -> bytes:
