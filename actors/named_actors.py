@@ -29,12 +29,8 @@ class NamedActors:
         self._servers: dict[str, ActorServer] = {}
         self._remote: dict[str, RemoteRef] = {}
 
-    async def claim(self, name: str) -> Claim:
+    def claim(self, name: str) -> Claim:
         """Take a name for an actor that is about to be made; see `ActorNames.claim`."""
-        check_name(name)
-        former = self._servers.get(name)
-        if former is not None and former.ref.end is not None:
-            await former.released.wait()
         return self._names.claim(name)
 
     def serve(self, ref: MailboxRef, claim: Claim) -> None:

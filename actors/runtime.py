@@ -493,7 +493,7 @@ class Runtime:
         if name is None:
             ref = await spawn()
         else:
-            with await self._named.claim(name) as claim:
+            with self._named.claim(name) as claim:
                 ref = await spawn()
                 self._named.serve(ref, claim)
         self._refs = [each for each in self._refs if each.end is None or each.end.error is not None]

@@ -116,6 +116,7 @@ class MailboxRef(ActorRef):
         self._kill_wished = anyio.Event()
         self._end: ActorEnd | None = None
         self._end_known = anyio.Event()
+        self._at_end: list[Callable[[], None]] = []
         self._untold: Exception | None = None
 
     async def ask(
@@ -186,6 +187,13 @@ class MailboxRef(ActorRef):
     def handlers(self) -> frozenset[str]:
         """What the actor can be asked."""
         return self._handlers
+
+    def call_at_end(self, call: Callable[[], None]) -> None:
+        """Have this called when the actor has ended, before anybody is told; now if it has."""
+        if self._end is None:
+            self._at_end.append(call)
+        else:
+            call()
 
     def write(self, method: str, arguments: Arguments, keywords: Keywords) -> Letter:
         """Make a message that the actor can take. Raises AttributeError and TypeError as `ask` does."""
@@ -294,6 +302,8 @@ class Life:
         ref = self._ref
         ref._end = ActorEnd(reason, error, normal)
         ref._mailbox.close()
+        for call in ref._at_end:
+            call()
         if ref._at_hand is not None:
             ref._at_hand.lose(reason, error)
         for letter in ref._mailbox.take_all():

@@ -109,6 +109,14 @@ class Clerk:
         """Leave a program running in this process's group, and tell its pid."""
         return subprocess.Popen(["sleep", "600"]).pid
 
+    async def fork_sleeper(self) -> int:
+        """Leave a fork of this process, which does nothing, and tell its pid."""
+        child = os.fork()
+        if child == 0:
+            time.sleep(600)
+            os._exit(0)
+        return child
+
     async def signal_dispositions(self) -> list[str]:
         """Tell how a program that is started here finds SIGINT, and what it reads on its standard input."""
         code = "import signal, sys; print(signal.getsignal(signal.SIGINT), repr(sys.stdin.read()))"
@@ -169,3 +177,17 @@ class Doorkeeper(Clerk):
         self.mark(f"left with {kind.__name__ if kind else 'nothing'}")
         if self._trouble == "fails to leave":
             raise Mishap("on the way out")
+
+
+class Courier:
+    """Opens the store where it is, and asks named actors there."""
+
+    def __init__(self, store: str) -> None:
+        self._store = store
+
+    async def carry(self, name: str, method: str, *arguments: Any) -> Any:
+        """Ask the actor of this name, and give back what it said."""
+        from turnkeeper.actors.runtime import open_runtime  # other workers needn't load it
+
+        async with open_runtime(self._store) as runtime:
+            return await runtime.actor(name).ask(method, *arguments)

@@ -19,6 +19,7 @@ from ..errors import ActorNotStarted, ActorUnknown, error_from_wire
 from ..frame_socket import FrameSocket, peer_of
 from ..frames import FrameError, encode_frame
 from ..identity import process_state
+from ..inheritance import close_in_children
 from ..mailbox import MailboxFull, MailboxStatistics, MessageTooLarge
 from . import protocol
 from .protocol import Goodbye
@@ -29,7 +30,10 @@ class Conversation:
 
     def __init__(self, name: str, connection: socket.socket, version: str) -> None:
         """Begin with a connection that may still wait to be accepted; `version` is this side's."""
+        close_in_children(connection)
         self.was_greeted = False
+        self.was_refused = False
+        """Whether it is over because one side said that the other is no partner."""
         self.greeted = anyio.Event()
         """Set once it was, or is over."""
         self.over = anyio.Event()
@@ -37,7 +41,7 @@ class Conversation:
         """Why it is over."""
         self.end: ActorEnd | None = None
         """How the actor ended, if that is why."""
-        self._pid, self._user = peer_of(connection)
+        self._pid = peer_of(connection)[0]
         self._name = name
         self._version = version
         self._handlers: frozenset[str] = frozenset()
@@ -50,6 +54,7 @@ class Conversation:
         self._sending = anyio.Lock(fast_acquire=True)
         self._sent = anyio.Event()
         self._unsent = anyio.Event()
+        self._write(protocol.hello(os.getpid(), version))
 
     async def live(self) -> None:
         """Greet and hear the server until the conversation is over. Cancelled, it is over too."""
@@ -60,6 +65,7 @@ class Conversation:
                 try:
                     await self._hear()
                 except FrameError as error:
+                    self.was_refused = True
                     self.reason = error.reason
                     self._write({"goodbye": error.reason})
                 except Goodbye as goodbye:
@@ -154,9 +160,6 @@ class Conversation:
     # -- Hearing
 
     async def _hear(self) -> None:
-        if self._user != os.geteuid():
-            raise FrameError(f"it is served by user {self._user}, and this is user {os.geteuid()}")
-        self._write(protocol.hello(os.getpid(), self._version))
         with anyio.move_on_after(protocol.GREETING_SECONDS) as waiting:
             self._handlers = protocol.read_hello(await self._receive(), self._version).handlers
             self.was_greeted = True
@@ -199,6 +202,7 @@ class Conversation:
 
     def _take_goodbye(self, goodbye: Goodbye) -> None:
         self.reason = goodbye.reason
+        self.was_refused = goodbye.ended is None
         if goodbye.ended is None:
             return
         reason, error, normal = goodbye.ended

@@ -6,6 +6,7 @@ incarnation at most: what was sent and not answered is never sent again.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 from itertools import count
@@ -17,6 +18,7 @@ from anyio.abc import TaskGroup
 from ..actor_ref import ActorEnd, ActorRef
 from ..actors import SHUTDOWN_SECONDS, Arguments, Keywords, Letter, without_interrupts
 from ..errors import ActorNotStarted, ActorUnknown
+from ..frame_socket import peer_of
 from ..frames import encode_checked_frame, encode_frame
 from ..mailbox import MailboxStatistics
 from . import protocol
@@ -170,7 +172,7 @@ class RemoteRef(ActorRef):
             # The other side has closed it, and what it said before comes now.
             await conversation.over.wait()
             reason = conversation.reason
-            if not conversation.was_greeted:
+            if conversation.was_refused:
                 break
         raise ActorNotStarted(letter.call, reason)
 
@@ -185,6 +187,10 @@ class RemoteRef(ActorRef):
         except OSError as error:
             ended = former.end if former is not None else None
             raise ActorNotStarted(call, ended.reason if ended else _why_not_reached(error)) from None
+        user = peer_of(connection)[1]
+        if user != os.geteuid():
+            connection.close()
+            raise ActorNotStarted(call, f"it is served by user {user}, and this is user {os.geteuid()}")
         conversation = self._conversation = Conversation(self.name, connection, self._version)
         self._tasks.start_soon(without_interrupts(conversation.live), name=f"caller of {self.name}")
         return conversation

@@ -19,6 +19,7 @@ from ..actors import Letter, MailboxRef, seal_in_loop, without_interrupts
 from ..errors import ActorNotStarted, ActorUnknown, error_to_wire
 from ..frame_socket import FrameSocket, peer_of
 from ..frames import FrameError, encode_checked_frame, encode_frame
+from ..inheritance import close_in_children
 from ..mailbox import MailboxFull, MessageTooLarge
 from . import protocol
 from .protocol import Call, CallBack, Goodbye, Stop
@@ -36,50 +37,49 @@ class ActorServer:
     def __init__(self, ref: MailboxRef, listener: socket.socket, version: str, release: Callable[[], None]) -> None:
         self.ref = ref
         self.version = version
-        self.released = anyio.Event()
-        """Set when it takes no more callers."""
         self.gone = anyio.Event()
-        """Set when the last of them has gone."""
+        """Set when the actor has ended, and its last caller has gone."""
         self._listener = listener
         self._release = release
+        self._is_over = False
 
     async def serve(self) -> None:
         """Serve callers until the actor has ended and they were told, or until cancelled."""
+        # Before anybody is told: who hears of the end finds the name free.
+        self.ref.call_at_end(self._take_no_more)
         try:
             async with anyio.create_task_group() as visits:
-                try:
-                    await self._accept_until_ended(visits)
-                finally:
-                    # Before anybody is told: who hears of the end finds the name free.
-                    self._release()
-                    self.released.set()
+                visits.start_soon(without_interrupts(self._accept), visits)
+                await self.ref.wait_ended()
                 visits.cancel_scope.deadline = anyio.current_time() + protocol.FAREWELL_SECONDS
         finally:
+            self._take_no_more()
             self.gone.set()
 
-    async def _accept_until_ended(self, visits: TaskGroup) -> None:
-        async with anyio.create_task_group() as accepting:
-            accepting.start_soon(without_interrupts(self._accept), visits)
-            await self.ref.wait_ended()
-            accepting.cancel_scope.cancel()
+    def _take_no_more(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            anyio.notify_closing(self._listener)
+            self._release()
 
     async def _accept(self, visits: TaskGroup) -> None:
-        while True:
-            await anyio.wait_readable(self._listener)
+        while not self._is_over:
             try:
+                await anyio.wait_readable(self._listener)
                 connection, _ = self._listener.accept()
-            except (BlockingIOError, ConnectionAbortedError):
+            except (BlockingIOError, ConnectionAbortedError, anyio.ClosedResourceError):
                 continue
             except OSError:
                 await anyio.sleep(ACCEPT_RETRY_SECONDS)
-                continue
-            visits.start_soon(without_interrupts(_Visit(self, connection).live))
+            else:
+                visits.start_soon(without_interrupts(_Visit(self, connection).live))
 
 
 class _Visit:
     """One caller's connection."""
 
     def __init__(self, server: ActorServer, connection: socket.socket) -> None:
+        close_in_children(connection)
         self._server = server
         self._ref = server.ref
         self._connection = connection
@@ -209,7 +209,6 @@ class _Visit:
             answer = [protocol.REPLY, request.number, None]
         except Exception as error:
             answer = _answer_for(request.number, error)
-        await self._server.released.wait()
         await self._answer(answer)
 
     async def _answer(self, answer: list[Any], size: int = 0) -> None:
@@ -224,7 +223,6 @@ class _Visit:
     async def _leave_with_actor(self, everything: anyio.CancelScope) -> None:
         """When the actor has ended and everybody here was answered, say so and end the connection."""
         end = await self._ref.wait_ended()
-        await self._server.released.wait()
         while self._calls or self._answers:
             await self._wait_change()
         error = None if end.error is None else error_to_wire(end.error)
