@@ -95,6 +95,18 @@ def tasks(invocation: Invocation, quick: bool, out: Path | None) -> None:
     _measure(invocation, partial(_benchmark("tasks", "run_tasks"), quick, out))
 
 
+@command("actors", example="turnkeeper bench actors --quick")
+@_quick
+@_out
+def actors(invocation: Invocation, quick: bool, out: Path | None) -> None:
+    """Measure what a message to an actor costs: in the loop, in a worker process, by name in another process.
+
+    Beside it: a memory channel of trio, msgpack over a Unix socket, and Pykka and xoscar where they are installed
+    (pip install 'turnkeeper[bench]').
+    """
+    _measure(invocation, partial(_benchmark("actors", "run_actors"), quick, out))
+
+
 def _benchmark(module: str, function: str) -> Callable[..., dict[str, Any]]:
     """Give a benchmark by where it is; the others aren't loaded."""
     run: Callable[..., dict[str, Any]] = getattr(import_module(f"turnkeeper.benchmarks.{module}"), function)

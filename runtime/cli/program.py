@@ -105,7 +105,7 @@ journal = Group(
 
 bench = Group(
     "bench",
-    help="Measurements on this machine, beside what else could keep the events.",
+    help="Measurements on this machine, beside what else could do the same.",
     epilog=example_text(f"{NAME} bench flush --quick"),
     members={
         "flush": ".bench:flush",
@@ -114,6 +114,7 @@ bench = Group(
         "disk": ".bench:disk",
         "memory": ".bench:memory",
         "tasks": ".bench:tasks",
+        "actors": ".bench:actors",
     },
 )
 

@@ -95,6 +95,7 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "bench disk",
         "bench memory",
         "bench tasks",
+        "bench actors",
     ]
 
 

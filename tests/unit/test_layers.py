@@ -43,7 +43,7 @@ OWN_PROCESSES = [
 ONLY_IN = {
     "asyncio": [],
     "lmdb": ["storage/index.py"],
-    "msgpack": ["runtime/frames.py"],
+    "msgpack": ["runtime/frames.py", "benchmarks/exchanges.py"],
     "os.fdatasync": ["storage/filesystem.py", "runtime/tasks/directory.py", "benchmarks/*"],
     "os.fsync": ["storage/filesystem.py", "benchmarks/*"],
     "psutil": ["runtime/identity.py"],

@@ -1,0 +1,81 @@
+"""The actors benchmark on a small input: every message arrives, or there are no figures."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from turnkeeper.benchmarks import actors
+from turnkeeper.benchmarks.exchanges import TEXT, ask_figures, tell_figures, time_asks, time_tells
+from turnkeeper.benchmarks.measuring import be_quiet
+
+SIZES = actors.Sizes(tells=1_500, asks=3, rounds=2)
+UNKNOWN = "no_such_actor_library"
+CHANNEL, PING_PONG = "a memory channel of trio", "msgpack over a Unix socket"
+
+
+def test_each_way_is_compared_with_what_trio_and_msgpack_can_do(tmp_path: Path) -> None:
+    """In the loop (more messages than a mailbox holds), in a worker process and by name; on trio and asyncio.
+
+    A library that isn't installed is left out, and a line says what would bring it.
+    """
+    result = actors.measure(SIZES, tmp_path, be_quiet, libraries=(UNKNOWN,))
+    runs = [run for run in result["runs"] if run["figures"]]
+    assert [(run["name"], run["params"]["loop"], run["params"]["against"]) for run in runs] == [
+        (name, loop, against)
+        for name, against in [
+            ("tell in the loop, us_a_tell", CHANNEL),
+            ("ask a worker, p50_us", PING_PONG),
+            ("ask by name, p50_us", PING_PONG),
+        ]
+        for loop in ("trio", "asyncio")
+    ]
+    for run in runs:
+        compared = run["name"].rpartition(" ")[2]
+        assert run["ratio"] == pytest.approx(run["figures"][compared] / run["base"][compared], rel=0.01)
+        assert all(0 < value < 1_000_000 for value in [*run["figures"].values(), *run["base"].values()])
+    assert [(run["name"], run["params"]) for run in result["runs"] if not run["figures"]] == [
+        (name, {"against": UNKNOWN, "left_out": "pip install 'turnkeeper[bench]'"})
+        for name in ("tell in the loop", "ask a worker")
+    ]
+    assert json.loads((tmp_path / "actors.json").read_text()) == result
+    assert [path.name for path in tmp_path.iterdir()] == ["actors.json"]
+
+
+@pytest.mark.parametrize("library", actors.LIBRARIES)
+def test_another_library_is_measured_where_it_is_installed(tmp_path: Path, library: str) -> None:
+    """Telling and asking, all messages of which arrive."""
+    if find_spec(library) is None:
+        pytest.skip(f"{library} isn't installed")
+    result = actors.measure(actors.Sizes(20, 3, 1), tmp_path, be_quiet, libraries=(library,))
+    theirs = [run for run in result["runs"] if run["params"]["against"] == library]
+    assert [run["name"].partition(",")[0] for run in theirs] == ["tell in the loop"] * 2 + ["ask a worker"] * 2
+    assert all(0 < value < 1_000_000 for run in theirs for value in run["base"].values())
+
+
+@pytest.mark.trio
+async def test_a_burst_that_loses_a_message_gives_no_figures() -> None:
+    """A quick way that drops what it is told, or answers wrongly, must not win."""
+
+    async def take(text: str) -> None:
+        assert text == TEXT
+
+    async def taken() -> int:
+        return 4
+
+    async def answer_wrongly(text: str) -> str:
+        return text[1:]
+
+    with pytest.raises(RuntimeError, match="of 5 messages 4 arrived"):
+        await time_tells(5, take, taken)
+    with pytest.raises(RuntimeError, match="of 5 messages 0 arrived"):
+        await time_asks(5, answer_wrongly)
+    assert (await time_tells(4, take, taken)).keys() == tell_figures(0, 1, 1).keys() == {"us_a_tell"}
+
+
+def test_figures_of_asks_are_microseconds() -> None:
+    """Of a way there and back: the median, and the slowest but one in a hundred."""
+    assert ask_figures([1_000 * (each + 1) for each in range(101)], 101) == {"p50_us": 51.0, "p99_us": 100.0}
