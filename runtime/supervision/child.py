@@ -79,7 +79,8 @@ class Child:
             # It was raised while this was cancelled, or by an actor that left with nobody to tell: then it is its end.
             if self._stopping:
                 self._untold = _only_one(error)
-        self._tasks = self.incarnation = None
+        finally:
+            self._tasks = self.incarnation = None
         self.last_end = end if incarnation is None else incarnation.end or ActorEnd("it was cancelled")
         return self.last_end
 

@@ -81,7 +81,7 @@ class ChildSpec:
     @property
     def is_function(self) -> bool:
         """Whether it is an async function."""
-        return inspect.iscoroutinefunction(self.start)
+        return any(map(inspect.iscoroutinefunction, (self.start, type(self.start).__call__)))
 
     def _check_start(self) -> None:
         if not isinstance(self.start, str | Tree) and not callable(self.start):

@@ -161,6 +161,21 @@ async def test_a_child_that_is_never_ready_is_given_up(group: TaskGroup, process
         await Supervisor.start(group, spec)
 
 
+async def test_what_no_process_can_import_is_told_as_such(group: TaskGroup) -> None:
+    """A local class, or a name of nothing, is an error of the start in one line, and is not tried again."""
+
+    class Local:
+        """A class that only this function knows."""
+
+    for start, said in [
+        (Local, "can't be imported by module and name"),
+        ("nowhere:Clerk", "No module named 'nowhere'"),
+    ]:
+        with pytest.raises(ChildStartError, match=rf"^child 'clerk' can't be started: .*{said}") as caught:
+            await Supervisor.start(group, ChildSpec("clerk", start, process=True))
+        assert "\n" not in str(caught.value)
+
+
 async def test_a_function_that_returns_before_it_is_ready_did_not_start(group: TaskGroup) -> None:
     """Whoever forgets to call `started` is told so."""
 

@@ -15,6 +15,14 @@ class Idler:
     """An actor that can't be asked anything."""
 
 
+class Caller:
+    """An object that is called as an async function is."""
+
+    async def __call__(self, *, started: Callable[[], None]) -> None:
+        """Be ready at once, and end."""
+        started()
+
+
 async def idle(place: str, *, started: Callable[[], None]) -> None:
     """Be ready at once, and end."""
     started()
@@ -28,6 +36,7 @@ async def idle(place: str, *, started: Callable[[], None]) -> None:
         (ChildSpec("a worker", Idler, process=True), True, False),
         (ChildSpec("a worker by name", "some.module:Idler", process=True), True, False),
         (ChildSpec("a function", idle, ("here",)), False, True),
+        (ChildSpec("a callable object", Caller()), False, True),
         (ChildSpec("a function with arguments", partial(idle, "here")), False, True),
         (ChildSpec("a tree", Tree((ChildSpec("leaf", Idler),))), False, False),
     ],
