@@ -14,10 +14,17 @@ import pytest
 from anyio.abc import TaskGroup
 
 from turnkeeper.runtime.actor_ref import ActorEnd, Down
-from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown, ChildStartError, TooManyRestarts
+from turnkeeper.runtime.errors import (
+    ActorError,
+    ActorNotStarted,
+    ActorUnknown,
+    ChildNotReady,
+    ChildStartError,
+    TooManyRestarts,
+)
 from turnkeeper.runtime.mailbox import MailboxFull, MailboxStatistics
 from turnkeeper.runtime.restart import RestartPolicy
-from turnkeeper.runtime.supervision.child import ChildStatistics
+from turnkeeper.runtime.supervision.child import Child, ChildStatistics
 from turnkeeper.runtime.supervision.child_spec import ChildSpec, RestartKind, Strategy, Tree
 from turnkeeper.runtime.supervision.supervisor import Supervisor
 
@@ -167,12 +174,13 @@ async def test_what_no_process_can_import_is_told_as_such(group: TaskGroup) -> N
     class Local:
         """A class that only this function knows."""
 
-    for start, said in [
+    wrong: list[tuple[Any, str]] = [
         (Local, "can't be imported by module and name"),
         ("nowhere:Clerk", "No module named 'nowhere'"),
-    ]:
+    ]
+    for target, said in wrong:
         with pytest.raises(ChildStartError, match=rf"^child 'clerk' can't be started: .*{said}") as caught:
-            await Supervisor.start(group, ChildSpec("clerk", start, process=True))
+            await Supervisor.start(group, ChildSpec("clerk", target, process=True))
         assert "\n" not in str(caught.value)
 
 
@@ -239,6 +247,73 @@ async def test_a_child_has_its_time_and_none_means_at_once(group: TaskGroup, pro
             await appears(tmp_path / name)
         await supervisor.stop()
     assert [type(result) for result in results] == [ActorUnknown, ActorUnknown]
+    slow, killed = (child.last_end.reason for child in supervisor.children() if child.last_end is not None)
+    assert "SIGKILL" not in slow
+    assert ("SIGKILL" in killed) is process
+
+
+async def test_a_stop_with_a_time_kills_what_is_left_then(group: TaskGroup, process: bool, tmp_path: Path) -> None:
+    """However long each child's own time is, and however many there are."""
+    specs = [ChildSpec(name, Clerk, process=process, shutdown_seconds=600) for name in ("first", "second")]
+    supervisor = await Supervisor.start(group, *specs)
+    for name in ("first", "second"):
+        await supervisor.ref(name).tell("hold", str(tmp_path / name))
+        await appears(tmp_path / name)
+    assert await supervisor.stop(0.05) == ActorEnd("it was stopped", normal=True)
+
+
+async def test_a_kill_does_not_wait_for_a_stop_that_has_begun(group: TaskGroup, process: bool, tmp_path: Path) -> None:
+    """Both are over then; cancelling the task group would do the same."""
+    supervisor = await Supervisor.start(group, ChildSpec("clerk", Clerk, process=process, shutdown_seconds=600))
+    await supervisor.ref("clerk").tell("hold", str(tmp_path / "mark"))
+    await appears(tmp_path / "mark")
+    ends: list[Any] = []
+    async with anyio.create_task_group() as stoppers:
+        stoppers.start_soon(collect, ends, supervisor.stop)
+        await phase_comes(supervisor, "clerk", "stopping")
+        ends.append(await supervisor.kill())
+    assert ends == [ActorEnd("it was stopped", normal=True)] * 2
+
+
+async def test_a_time_that_a_stop_was_given_is_for_this_stop_alone(group: TaskGroup, tmp_path: Path) -> None:
+    """The next incarnation has its own time again."""
+    supervisor = await Supervisor.start(group, ChildSpec("clerk", Clerk, shutdown_seconds=600))
+    await supervisor.stop_child("clerk", shutdown_seconds=0)
+    await supervisor.restart_child("clerk")
+    results: list[Any] = []
+    async with anyio.create_task_group() as others:
+        others.start_soon(collect, results, supervisor.ref("clerk").ask, "hold", str(tmp_path / "mark"))
+        await appears(tmp_path / "mark")
+        others.start_soon(supervisor.stop_child, "clerk")
+        await phase_comes(supervisor, "clerk", "stopping")
+        await anyio.wait_all_tasks_blocked()
+        (tmp_path / "mark").unlink()
+    assert results == ["released"]
+
+
+async def test_a_child_can_be_stopped_before_its_start_has_begun(group: TaskGroup) -> None:
+    """Then it never begins."""
+    recorder = Recorder()
+    supervisor = await Supervisor.start(group, recorder.spec("a"))
+    results: list[Any] = []
+    async with anyio.create_task_group() as both:
+        both.start_soon(collect, results, supervisor.start_child, recorder.spec("b"))
+        both.start_soon(supervisor.stop)
+    assert [str(result) for result in results] == ["child 'b' can't be started: supervisor is ending"]
+    assert recorder.log == ["a begins", "a ends"]
+
+
+async def test_what_a_failed_start_leaves_is_cancelled(group: TaskGroup) -> None:
+    """A start that is given up in its last moment may have left an actor that nobody has a reference to."""
+
+    async def leave_and_fail(tasks: TaskGroup) -> Any:
+        tasks.start_soon(anyio.sleep_forever)
+        raise ChildNotReady("it was late")
+
+    child = Child(ChildSpec("child", Clerk))
+    child.prepare()
+    end = await child.live(leave_and_fail, lambda: None)
+    assert (end.reason, end.normal) == ("it was late", False)
 
 
 # -- Restarting

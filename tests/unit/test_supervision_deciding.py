@@ -329,6 +329,17 @@ def test_a_child_is_forgotten_when_it_was_stopped(kind: RestartKind, forget: boo
     assert supervisor.send(Add(supervisor.now, "a", "permanent")) == ["start a"]
 
 
+def test_a_sibling_that_cannot_be_restarted_is_one_more_death() -> None:
+    """Its first start went well, so the supervisor doesn't end for it."""
+    supervisor = Decisions(*PERMANENT * 2, strategy="one_for_all")
+    assert supervisor.end("a") == ["stop b"]
+    supervisor.end("b")
+    assert supervisor.look(after=1) == ["start a"]
+    assert supervisor.ready("a") == ["start b"]
+    assert supervisor.end("b") == ["stop a"]
+    assert (supervisor.restarts(), supervisor.state.verdict) == (2, None)
+
+
 def test_a_group_is_started_only_when_all_of_it_has_ended() -> None:
     """Also without a delay: what is started first may need what is still being stopped."""
     policy = RestartPolicy(intensity=3, period_seconds=10, backoff_first=0, backoff_max=0)
