@@ -233,6 +233,16 @@ async def test_stopping_raises_what_children_raise_as_they_leave(group: TaskGrou
     assert await supervisor.stop() == ActorEnd("it was stopped", normal=True)
 
 
+async def test_stopping_a_child_raises_what_it_raises_as_it_leaves(group: TaskGroup, tmp_path: Path) -> None:
+    """Once: it has ended all the same."""
+    spec = ChildSpec("keeper", Doorkeeper, (str(tmp_path / "marks"), "fails to leave"))
+    supervisor = await Supervisor.start(group, spec)
+    with pytest.raises(ActorError, match=r"^Mishap: on the way out"):
+        await supervisor.stop_child("keeper")
+    assert [child.phase for child in supervisor.children()] == ["stopped"]
+    assert (await supervisor.stop()).normal
+
+
 async def test_a_child_has_its_time_and_none_means_at_once(group: TaskGroup, process: bool, tmp_path: Path) -> None:
     """A child that takes longer is cancelled; one without a time is not even asked."""
     specs = [
@@ -278,7 +288,9 @@ async def test_a_kill_does_not_wait_for_a_stop_that_has_begun(group: TaskGroup, 
 async def test_a_time_that_a_stop_was_given_is_for_this_stop_alone(group: TaskGroup, tmp_path: Path) -> None:
     """The next incarnation has its own time again."""
     supervisor = await Supervisor.start(group, ChildSpec("clerk", Clerk, shutdown_seconds=600))
-    await supervisor.stop_child("clerk", shutdown_seconds=0)
+    await supervisor.ref("clerk").tell("hold", str(tmp_path / "first"))
+    await appears(tmp_path / "first")
+    await supervisor.stop_child("clerk", shutdown_seconds=0.01)
     await supervisor.restart_child("clerk")
     results: list[Any] = []
     async with anyio.create_task_group() as others:
@@ -523,6 +535,24 @@ async def test_what_was_begun_is_never_delivered_again(
     assert not (tmp_path / "mark").exists()
 
 
+async def test_an_ask_during_a_restart_by_name_goes_to_the_next_incarnation(group: TaskGroup, tmp_path: Path) -> None:
+    """The one that is being stopped takes no more, and the loop isn't kept busy until it is gone."""
+    supervisor = await Supervisor.start(group, ChildSpec("clerk", Clerk, shutdown_seconds=600))
+    clerk = supervisor.ref("clerk")
+    await clerk.tell("note", "the first one's")
+    await clerk.tell("hold", str(tmp_path / "mark"))
+    await appears(tmp_path / "mark")
+    results: list[Any] = []
+    async with anyio.create_task_group() as others:
+        others.start_soon(supervisor.restart_child, "clerk")
+        await phase_comes(supervisor, "clerk", "stopping")
+        await anyio.wait_all_tasks_blocked()
+        others.start_soon(collect, results, clerk.ask, "notes")
+        await anyio.wait_all_tasks_blocked()
+        (tmp_path / "mark").unlink()
+    assert results == [[]]
+
+
 async def test_between_two_incarnations_an_ask_waits_within_its_time(group: TaskGroup) -> None:
     """Then it certainly was not started; what doesn't wait says so at once; stopping the child ends the waits."""
     supervisor = await Supervisor.start(group, ChildSpec("clerk", Clerk), policy=NEVER_SOON)
@@ -622,6 +652,25 @@ async def test_a_tree_is_restarted_with_its_children(group: TaskGroup) -> None:
     await supervisor.stop()
     with pytest.raises(ActorNotStarted, match="it was stopped"):
         await clerk.ask("notes")
+
+
+async def test_an_ask_goes_on_waiting_when_its_tree_ends_and_is_restarted(group: TaskGroup) -> None:
+    """It waited for the leaf's next incarnation, and gets that of the tree's next one."""
+    recorder = Recorder()
+    policy = RestartPolicy(intensity=1, period_seconds=600, backoff_first=300, backoff_max=300)
+    tree = Tree((recorder.spec("a"), ChildSpec("clerk", Clerk)), policy=policy)
+    supervisor = await Supervisor.start(group, ChildSpec("tree", tree), policy=AT_ONCE)
+    clerk = supervisor.ref("tree", "clerk")
+    await clerk.tell("fail")
+    while clerk.takes_messages:  # noqa: ASYNC110
+        await anyio.sleep(0.001)
+    results: list[Any] = []
+    async with anyio.create_task_group() as askers:
+        askers.start_soon(collect, results, clerk.ask, "notes")
+        await anyio.wait_all_tasks_blocked()
+        recorder.end("a")
+    assert results == [[]]
+    assert supervisor.children()[0].restarts == 1
 
 
 async def test_stopping_a_leaf_whose_tree_is_being_restarted_stops_the_leaf_alone(group: TaskGroup) -> None:
