@@ -65,7 +65,11 @@ if TYPE_CHECKING:
         ChildStartError,
         TooManyRestarts,
         WorkerDied,
+        WorkerStartError,
+        register_error,
     )
+    from turnkeeper.runtime.mailbox import MailboxFull, MessageTooLarge
+    from turnkeeper.runtime.processes import UnguardedMain
     from turnkeeper.runtime.restart import RestartPolicy
     from turnkeeper.runtime.supervision.child import ChildStatistics
     from turnkeeper.runtime.supervision.child_spec import ChildSpec, Tree
@@ -102,7 +106,9 @@ __all__ = [
     "Interrupted",
     "InvalidFork",
     "InvalidValue",
+    "MailboxFull",
     "Message",
+    "MessageTooLarge",
     "NameTaken",
     "NewerFormat",
     "NodeNotAnswering",
@@ -132,12 +138,15 @@ __all__ = [
     "Tree",
     "TurnOpen",
     "TurnkeeperError",
+    "UnguardedMain",
     "VersionMismatch",
     "WorkerDied",
+    "WorkerStartError",
     "WrongKind",
     "__version__",
     "connect",
     "open_runtime",
+    "register_error",
 ]
 
 if not TYPE_CHECKING:
@@ -197,6 +206,11 @@ if not TYPE_CHECKING:
         "ActorUnknown": "turnkeeper.runtime.errors",
         "ChildStartError": "turnkeeper.runtime.errors",
         "TooManyRestarts": "turnkeeper.runtime.errors",
+        "WorkerStartError": "turnkeeper.runtime.errors",
+        "register_error": "turnkeeper.runtime.errors",
+        "MailboxFull": "turnkeeper.runtime.mailbox",
+        "MessageTooLarge": "turnkeeper.runtime.mailbox",
+        "UnguardedMain": "turnkeeper.runtime.processes",
         "WorkerDied": "turnkeeper.runtime.errors",
         "RestartPolicy": "turnkeeper.runtime.restart",
         "ChildStatistics": "turnkeeper.runtime.supervision.child",

@@ -1,4 +1,4 @@
-"""The examples, killed at any moment and run again until they come to their end."""
+"""The examples: run to their end, and those that promise it killed at any moment and run again."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import pytest
 
 from turnkeeper import connect
 
-from ..served import end_all, finish, wait_unserved
+from ..served import SECONDS_MAX, end_all, finish, wait_unserved
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TOPICS = ("tides", "moss", "salt", "rust", "ferns")
 ROLES = ("editor", "researcher", "writer", "checker", "publisher")
+AGENTS = ("anna", "bert", "carl")
 RUN_SECONDS = 1.0
 """About what a whole run takes: kills come within this time."""
 
@@ -28,6 +29,15 @@ def start(loop: str, desk: Path) -> subprocess.Popen[str]:
     """Start the newsroom on one of the loops."""
     command = [sys.executable, "-W", "error", str(EXAMPLES / f"newsroom_{loop}.py"), str(desk)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def run_actors(name: str, loop: str, store: Path) -> list[str]:
+    """Run one of the examples of actors, which ends by itself and leaves no process; give the lines that it said."""
+    command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py"), str(store), loop]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    wait_unserved(store, 5.0)
+    return done.stdout.splitlines()
 
 
 def run_to_the_end(loop: str, desk: Path) -> str:
@@ -100,6 +110,64 @@ def test_the_newsroom_comes_to_its_end(tmp_path: Path, loop: str) -> None:
 def test_a_killed_newsroom_goes_on_where_it_was(tmp_path: Path, loop: str) -> None:
     """SIGKILL at five random moments, each followed by another run, the last one to the end."""
     _kill_and_go_on(tmp_path, loop, random.Random(5), kills=5)
+
+
+@both
+def test_a_crashing_actor_is_started_again_until_its_supervisors_give_up(tmp_path: Path, loop: str) -> None:
+    """Those behind it with it, those before it not; a tree within a tree is started again as a whole."""
+    said = run_actors("supervised", loop, tmp_path / "store")
+    failed = "second failed: ZeroDivisionError: division by zero"
+    reason = "it failed: ZeroDivisionError: division by zero"
+    assert sorted(said[:2]) == [f"monitor: second is down, {reason}", failed]
+    assert said[2] == "texts read: first 2 second 1 third 1"
+    restarts = [f"clock up, 0 restarts; readers up, {number} restarts;" for number in (0, 0, 1, 1, 1)]
+    assert said[3:-2] == [line for each in restarts for line in (failed, each)]
+    gave_up = f"root/readers gave up child 'second': {reason}, and it ended again after 2 restarts within 60 s"
+    assert said[-2] == f"second.read was not started: it failed: {gave_up}"
+    assert said[-1].startswith(
+        f"root: it failed: root gave up child 'readers': it failed: {gave_up}, and it ended again"
+    )
+
+
+@both
+def test_session_actors_outlive_their_processes(tmp_path: Path, loop: str) -> None:
+    """Killed in their turns, they go on: each job is done once, each turn that was cut short is closed.
+
+    Run again they find all done.
+    """
+    store = tmp_path / "store"
+    said = run_actors("session_pool", loop, store)
+    killed = sum(line.endswith("was killed by SIGKILL") for line in said)
+    assert 1 <= killed <= len(AGENTS)
+    assert sum(line.endswith("was started again 1 times") for line in said[-len(AGENTS) :]) >= killed
+    assert not any("SIGKILL" in line or "cut short" in line for line in run_actors("session_pool", loop, store))
+    done: list[str] = []
+    reasons: Counter[str] = Counter()
+    with connect(store) as runtime:
+        for agent in AGENTS:
+            events = runtime.read(agent, limit=1_000)
+            done += [event.data["job"] for event in events if event.type == "pool/done"]
+            turns = [event for event in events if event.type in ("turn/start", "turn/end")]
+            assert [event.type for event in turns] == ["turn/start", "turn/end"] * (len(turns) // 2)
+            reasons.update(event.data["reason"] for event in turns[1::2])
+    assert sorted(done) == [f"chapter {number}" for number in range(1, 10)]
+    # One that is killed in the last moment of its turn has done its job.
+    assert len(done) - killed <= reasons["completed"] <= len(done)
+    assert reasons.keys() == {"completed", "interrupted"}
+    assert reasons["interrupted"] == sum("was cut short" in line for line in said) <= len(AGENTS)
+
+
+@both
+def test_a_pool_of_workers_outlives_what_it_is_given(tmp_path: Path, loop: str) -> None:
+    """A job that fails and one that never ends cost a restart each; the others are done."""
+    said = run_actors("worker_pool", loop, tmp_path / "store")
+    primes = {10_000: 1229, 20_000: 2262, 30_000: 3245, 40_000: 4203}
+    assert {f"{count} primes below {below}" for below, count in primes.items()} < set(said)
+    assert "-1 failed: ValueError: -1 is no number to count to" in said
+    (given_up,) = (line for line in said if line.startswith("0 was given up"))
+    assert given_up.endswith("was done is unknown: no answer within 2 s")
+    assert said[-1] == "2 restarts"
+    assert len(said) == 7
 
 
 @pytest.mark.long
