@@ -56,24 +56,19 @@ class Letter:
         """Whether the actor may have seen it. Set before it can."""
         self.wanted = False
         """Whether somebody waits for the answer."""
-        self._answered = anyio.Event()
+        self.answered = False
+        """Whether there is an answer. The first one counts."""
+        self._answer_known: anyio.Event | None = None
         self._reply: Any = None
         self._error: Exception | None = None
 
-    @property
-    def answered(self) -> bool:
-        """Whether there is an answer."""
-        return self._answered.is_set()
-
     def reply(self, value: Any) -> None:
         """Answer with a value."""
-        self._reply = value
-        self._answered.set()
+        self._answer(value, None)
 
     def fail(self, error: Exception) -> None:
         """Answer with an exception."""
-        self._error = error
-        self._answered.set()
+        self._answer(None, error)
 
     def lose(self, reason: str, cause: Exception | None = None) -> None:
         """Answer that there will be no answer; `cause` is what ended the actor while it was at it."""
@@ -83,10 +78,20 @@ class Letter:
 
     async def wait(self) -> Any:
         """Wait for the answer; return or raise it."""
-        await self._answered.wait()
+        if not self.answered:
+            # Made only here: nobody waits for tells, and an event is a good part of what a letter costs.
+            if self._answer_known is None:
+                self._answer_known = anyio.Event()
+            await self._answer_known.wait()
         if self._error is not None:
             raise self._error
         return self._reply
+
+    def _answer(self, value: Any, error: Exception | None) -> None:
+        if not self.answered:
+            self._reply, self._error, self.answered = value, error, True
+            if self._answer_known is not None:
+                self._answer_known.set()
 
 
 class LetterLost(Exception):
@@ -130,6 +135,9 @@ class MailboxRef(ActorRef):
         letter = self.write(method, arguments, keywords)
         letter.wanted, posted = True, False
         try:
+            if timeout is None:  # a scope would be a quarter of what an ask in the loop costs
+                await self.post(letter)
+                return await letter.wait()
             with anyio.move_on_after(timeout):
                 await self.post(letter)
                 posted = True
