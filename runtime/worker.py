@@ -16,6 +16,7 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import anyio
@@ -35,6 +36,7 @@ from .actors import (
 )
 from .errors import WorkerDied, WorkerStartError, error_from_wire
 from .frames import FrameDecoder, FrameError, encode_checked_frame, encode_frame
+from .large_bytes import ANCILLARY_BYTES, Memory, Parcel, memories_in, put_back, take_out, with_memory
 from .mailbox import BYTES_MAX, MESSAGES_MAX, Mailbox
 from .processes import UnguardedMain, describe_exit, require_guarded_main
 from .watchdog import PROCESS_BLOCKED_SECONDS, check_blocked_seconds
@@ -64,9 +66,12 @@ async def spawn_in_process(
     """Make an actor in a new worker process; return once it is ready.
 
     `actor` is a class that can be imported, or its "module:name", which the host then need not import. Arguments, of
-    messages too, and replies are plain values and cross as copies. The process lives in the task group until the actor
-    ends. It is the `spare` one, if given, which is then refilled. Cancelled before the actor is ready, nothing is left.
-    One whose event loop doesn't turn for `blocked_seconds` is killed, and its end tells where it was. None is never.
+    messages too, and replies are plain values and cross as copies. Byte strings of 1 MiB and more that are an argument
+    of a message, or a reply, are copied once, and arrive as read-only memoryviews of what both processes share.
+
+    The process lives in the task group until the actor ends. It is the `spare` one, if given, which is then refilled.
+    Cancelled before the actor is ready, nothing is left. One whose event loop doesn't turn for `blocked_seconds` is
+    killed, and its end tells where it was. None is never.
 
     Raises:
         WorkerStartError: The process did not come up, or could not import the class, within `ready_seconds`.
@@ -130,9 +135,10 @@ def _preparation_of_main(target: str) -> dict[str, str]:
 
 
 def seal_for_process(method: str, arguments: Arguments, keywords: Keywords) -> Sealed:
-    """Make the frame that asks a worker; the mailbox counts its bytes."""
-    frame = encode_checked_frame(["call", method, arguments, keywords])
-    return Sealed(frame, len(frame))
+    """Make what asks a worker, a frame and memory for large byte strings; the mailbox counts the bytes of both."""
+    slim = take_out(arguments, keywords)
+    frame = encode_checked_frame(["call", method, slim.arguments, slim.keywords, *slim.places])
+    return Sealed(Parcel(frame, slim.memory), len(frame) + slim.size)
 
 
 async def _live_in_process(
@@ -187,7 +193,8 @@ class _Worker:
         self._child = process.child
         self._connection = process.connection
         self._decoder = FrameDecoder()
-        self._unsent = bytearray()
+        self._unsent: deque[_Unsent] = deque()
+        self._memories: deque[Memory] = deque()
         self._answers: deque[list[Any]] = deque()
         self._news = anyio.Event()
         self._listening, self._heeding = anyio.CancelScope(shield=True), anyio.CancelScope(shield=True)
@@ -274,7 +281,7 @@ class _Worker:
             raise LetterLost
         letter.begun = True
         with contextlib.suppress(OSError):  # it has ended, which its silence says
-            await self._send(letter.message)
+            await self._send(*letter.message)
         kind, content = await self._wait_answer()
         if kind == "reply":
             return content
@@ -316,9 +323,12 @@ class _Worker:
         self._take(rest)
 
     def _take(self, messages: list[Any]) -> None:
-        for kind, content in messages:
+        for kind, content, *places in messages:
             if kind != "ended":
-                self._answers.append([kind, content])
+                values = [content]
+                if places:
+                    put_back(values, {}, places, self._memories)
+                self._answers.append([kind, *values])
             elif content is not None:
                 self.leaving_error = error_from_wire(content)
         self._news.set()
@@ -336,25 +346,48 @@ class _Worker:
         while True:
             await anyio.wait_readable(self._connection)
             try:
-                content = self._connection.recv(READ_BYTES)
+                content, ancillary, _, _ = self._connection.recvmsg(
+                    READ_BYTES, ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
+                )
             except BlockingIOError:
                 continue
             except ConnectionResetError:
                 return []
+            self._memories += memories_in(ancillary)
             messages = self._decoder.feed(content)
             if messages or not content:
                 return messages
 
-    async def _send(self, frame: bytes) -> None:
+    async def _send(self, frame: bytes, memory: Memory | None = None) -> None:
         """Send a frame behind what a cancelled send has left. Cancelled, the rest is sent with the next one."""
-        self._unsent += frame
+        self._unsent.append(_Unsent(memoryview(frame), memory))
         while self._unsent:
+            first = self._unsent[0]
             try:
-                sent = self._connection.send(memoryview(self._unsent)[:READ_BYTES])
+                first.send_some(self._connection)
             except BlockingIOError:
                 await anyio.wait_writable(self._connection)
             else:
-                del self._unsent[:sent]
+                if not first.rest:
+                    self._unsent.popleft()
+
+
+@dataclass(slots=True)
+class _Unsent:
+    """What is left to be sent of a frame, and the memory that goes with its first piece."""
+
+    rest: memoryview
+    memory: Memory | None
+
+    def send_some(self, connection: socket.socket) -> None:
+        """Send as much as goes now. Raises BlockingIOError: That is nothing."""
+        piece = self.rest[:READ_BYTES]
+        if self.memory is None:
+            sent = connection.send(piece)
+        else:
+            sent = connection.sendmsg([piece], with_memory(self.memory))
+            self.memory = None
+        self.rest = self.rest[sent:]
 
 
 def _import_failure(target: str, content: Mapping[str, Any]) -> Exception:

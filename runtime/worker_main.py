@@ -9,7 +9,8 @@ Frames from the host: `["boot", target, arguments, start]`, with descriptors of 
 error and working directory, then `["call", method, arguments, keywords]` and `["stop", now]`.
 To the host: `["ready", nil]` once the module is imported, `["started", handlers]` once the actor is, for each call
 `["reply", value]`, `["refused", error]` or `["failed", error]`, and at the end `["ended", error or nil]`. A call is
-sent only after the answer to the one before.
+sent only after the answer to the one before. Behind a call's keywords, and a reply's value, stand the places of large
+byte strings, in memory whose descriptor comes with the frame (large_bytes.py).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import signal
 import socket
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
@@ -35,6 +37,7 @@ from . import processes
 from .actors import handlers_of
 from .errors import error_to_wire, is_answer
 from .frames import FrameDecoder, encode_checked_frame, encode_frame
+from .large_bytes import ANCILLARY_BYTES, Memory, memories_in, put_back, take_out, with_memory
 from .watchdog import Blockage, Watchdog, is_traced
 
 READ_BYTES = 64 * 1024
@@ -169,7 +172,8 @@ class _Worker:
     """The actor's life in this process."""
 
     def __init__(self, connection: socket.socket, decoder: FrameDecoder, watchdog: Watchdog | None) -> None:
-        self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(connection))
+        self._socket = trio.socket.from_stdlib_socket(connection)
+        self._memories: deque[Memory] = deque()
         self._decoder = decoder
         self._entering, self._work = trio.CancelScope(), trio.CancelScope()
         self._watchdog = watchdog
@@ -211,23 +215,30 @@ class _Worker:
     async def _handle_calls(self, actor: Any) -> Exception | None:
         """Handle calls until the host says stop, or a handler fails; return its error, which the host was told."""
         with self._work:
-            async for method, arguments, keywords in self._calls:
+            async for method, arguments, keywords, *places in self._calls:
                 try:
-                    value = await getattr(actor, method)(*arguments, **keywords)
-                    answer = encode_checked_frame(["reply", value])
+                    if places:
+                        put_back(arguments, keywords, places, self._memories)
+                    slim = take_out([await getattr(actor, method)(*arguments, **keywords)], {})
+                    answer = encode_checked_frame(["reply", *slim.arguments, *slim.places])
                 except Exception as error:
                     refused = is_answer(error)
                     await self._send(encode_frame(["refused" if refused else "failed", error_to_wire(error)]))
                     if not refused:
                         return error
                 else:
-                    await self._send(answer)
+                    await self._send(answer, slim.memory)
         return None
 
     async def _receive(self) -> None:
         """Take what the host says. When it says nothing more it is gone, and that is the lifeline's affair."""
-        with suppress(trio.BrokenResourceError):
-            async for content in self._stream:
+        with suppress(OSError):
+            while True:
+                received = self._socket.recvmsg(READ_BYTES, ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC)
+                content, ancillary, _, _ = await received
+                if not content:
+                    return
+                self._memories += memories_in(ancillary)
                 for kind, *rest in self._decoder.feed(content):
                     if kind == "call":
                         self._new_calls.send_nowait(rest)
@@ -239,10 +250,14 @@ class _Worker:
         if now:
             (self._work if self._entered.is_set() else self._entering).cancel()
 
-    async def _send(self, frame: bytes) -> None:
+    async def _send(self, frame: bytes, memory: Memory | None = None) -> None:
         # Half a frame would make the next one unreadable. The host reads as long as it lives.
         with trio.CancelScope(shield=True):
-            await self._stream.send_all(frame)
+            rest = memoryview(frame)
+            if memory is not None:
+                rest = rest[await self._socket.sendmsg([rest], with_memory(memory)) :]
+            while rest:
+                rest = rest[await self._socket.send(rest) :]
 
     async def _watch_loop(self) -> None:
         # Not before: a constructor that blocks is loading something, for which there is no time of its own.

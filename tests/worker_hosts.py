@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -22,6 +23,7 @@ def lines(path: Path) -> list[str]:
 
 def possessions() -> tuple[list[str], list[str]]:
     """Give this process's descriptors and its children, zombies among them."""
+    gc.collect()  # what earlier tests mapped may hang in cycles
     tasks = Path("/proc/self/task").iterdir()
     children = [child for task in tasks for child in (task / "children").read_text().split()]
     return sorted(os.listdir("/proc/self/fd")), sorted(children)

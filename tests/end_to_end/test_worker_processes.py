@@ -119,7 +119,7 @@ async def test_values_that_cannot_cross_are_refused_before_anything_is_sent(grou
     with pytest.raises(TypeError, match="unhashable"):
         await clerk.tell("echo", {(1, 2): 3})
     with pytest.raises(FrameError, match="over the limit"):
-        await clerk.ask("echo", bytes(FRAME_BYTES_MAX))
+        await clerk.ask("echo", [bytes(FRAME_BYTES_MAX)])
     with pytest.raises(TypeError, match="can't cross"):
         await spawn_in_process(group, Clerk, object())
     assert await clerk.ask("notes") == []
