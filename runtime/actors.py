@@ -344,8 +344,12 @@ async def spawn_in_loop(
     the text and bytes in it. Cancelled before the actor is ready, nothing of it is left.
 
     Raises:
+        TypeError: `actor` makes none.
         Exception: What its constructor or its `__aenter__` raised, as it is.
     """
+    maker: object = actor
+    if not callable(maker) or inspect.iscoroutinefunction(maker):
+        raise TypeError(f"an actor is made by a class, or by a function that returns one, and not by {maker!r}")
     mailbox = Mailbox[Letter](messages_max=messages_max, bytes_max=bytes_max)
     ref = MailboxRef(name or str(getattr(actor, "__name__", "actor")), mailbox, shutdown_seconds)
     await task_group.start(without_interrupts(_live_in_loop), Life(ref), actor, arguments, name=ref.name)

@@ -77,9 +77,12 @@ async def spawn_in_process(
         WorkerStartError: The process did not come up, or could not import the class, within `ready_seconds`.
         UnguardedMain: This process is itself only importing the program's main module.
         ActorError: The class's constructor or its `__aenter__` failed. Registered errors arrive as what they are.
-        TypeError: An argument can't cross.
+        TypeError: An argument can't cross, or `actor` is no class.
     """
     require_guarded_main()
+    maker: object = actor
+    if not isinstance(maker, str | type):
+        raise TypeError(f"an actor in a process is made by a class or its 'module:name', and not by {actor!r}")
     target = actor if isinstance(actor, str) else f"{actor.__module__}:{actor.__qualname__}"
     check_blocked_seconds(blocked_seconds)
     order = _start_order(target, arguments, blocked_seconds)

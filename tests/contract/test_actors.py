@@ -470,6 +470,14 @@ async def test_an_actor_that_cannot_enter_is_not_started(
     assert not is_there(mark)
 
 
+@pytest.mark.parametrize("maker", [Clerk(), Clerk().pid, 5], ids=["an actor itself", "an async function", "a number"])
+@pytest.mark.parametrize("way", [spawn_in_loop, spawn_in_process], ids=["in the loop", "in a process"])
+async def test_what_makes_no_actor_is_refused(way: Any, maker: Any, group: TaskGroup) -> None:
+    """With what it is, before anything is called or started."""
+    with pytest.raises(TypeError, match=r"an actor (in a process )?is made by a class.* and not by .+"):
+        await way(group, maker)
+
+
 async def test_an_error_on_the_way_out_is_told_by_stop(spawn: Spawn, group: TaskGroup, mark: Path) -> None:
     """Stopping raises what the actor's leaving raised, and the actor has ended all the same."""
     keeper = await spawn(group, Doorkeeper, str(mark), "fails to leave")
