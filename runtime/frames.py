@@ -52,7 +52,8 @@ def encode_checked_frame(message: Any) -> bytes:
     """
     frame = encode_frame(message)
     try:
-        FrameDecoder().feed(frame)
+        with memoryview(frame) as view, view[LENGTH_BYTES:] as body:
+            _unpack(body)
     except FrameError as error:
         raise TypeError(f"the message can't cross between processes: {error.reason}") from error
     return frame
@@ -123,21 +124,26 @@ class FrameDecoder:
                     self._wanted = stop - position
                     return messages, position
                 with view[start:stop] as body:
-                    messages.append(self._unpack(body))
+                    try:
+                        messages.append(_unpack(body))
+                    except FrameError as error:
+                        self._fail(error.reason, error.__cause__)
                 position = stop
-
-    def _unpack(self, body: memoryview) -> Any:
-        # msgpack bounds every length that the frame claims by the frame's own. TypeError is a map key that can't be
-        # one; MemoryError is a tower of arrays, each claiming as much as the frame could hold.
-        try:
-            return unpackb(body, strict_map_key=False, max_ext_len=0, ext_hook=_refuse_extension)
-        except (ValueError, TypeError, MemoryError) as error:
-            self._fail(f"a frame of {len(body):,} bytes is no message: {str(error) or type(error).__name__}", error)
 
     def _fail(self, reason: str, cause: BaseException | None = None) -> NoReturn:
         self._failure = reason
         self._unfinished = bytearray()
         raise FrameError(reason) from cause
+
+
+def _unpack(body: memoryview) -> Any:
+    # msgpack bounds every length that the frame claims by the frame's own. TypeError is a map key that can't be
+    # one; MemoryError is a tower of arrays, each claiming as much as the frame could hold.
+    try:
+        return unpackb(body, strict_map_key=False, max_ext_len=0, ext_hook=_refuse_extension)
+    except (ValueError, TypeError, MemoryError) as error:
+        reason = f"a frame of {len(body):,} bytes is no message: {str(error) or type(error).__name__}"
+        raise FrameError(reason) from error
 
 
 def _refuse_extension(code: int, data: bytes) -> NoReturn:
