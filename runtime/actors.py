@@ -116,6 +116,8 @@ class MailboxRef(ActorRef):
         self._handlers: frozenset[str] = frozenset()
         self._seal: Callable[[str, Arguments, Keywords], Sealed] = seal_in_loop
         self._scope = anyio.CancelScope()
+        self._send_ahead: Callable[[Letter], None] | None = None
+        self._is_idle = False
         self._at_hand: Letter | None = None
         self._stop_deadline: float | None = None
         self._kill_wished = anyio.Event()
@@ -215,6 +217,7 @@ class MailboxRef(ActorRef):
         """Put a message into the mailbox, as `tell` does; its answer is the letter's."""
         try:
             await self._mailbox.put(letter, letter.size)
+            self._begin_ahead(letter)
         except MailboxClosed:
             if self._stop_deadline is None:
                 # It is ending by itself, which takes moments, and how it ended belongs into the error.
@@ -225,8 +228,15 @@ class MailboxRef(ActorRef):
         """Put a message into the mailbox, as `tell_nowait` does."""
         try:
             self._mailbox.put_nowait(letter, letter.size)
+            self._begin_ahead(letter)
         except MailboxClosed:
             raise self._refusal(letter) from None
+
+    def _begin_ahead(self, letter: Letter) -> None:
+        """Send the letter that the actor's task will take next, while that task is yet to be woken."""
+        if self._send_ahead is not None and self._is_idle:
+            self._is_idle = False
+            self._send_ahead(letter)
 
     def _refusal(self, letter: Letter) -> ActorNotStarted:
         return ActorNotStarted(letter.call, self._end.reason if self._end else "it is ending")
@@ -262,10 +272,20 @@ class Life:
         """Close the mailbox: the actor is about to end. What is in it is still handed out."""
         self._ref._mailbox.close()
 
-    def begin(self, handlers: frozenset[str], seal: Callable[[str, Arguments, Keywords], Sealed] | None = None) -> None:
-        """Say what the actor can be asked, and how messages are sealed for it."""
+    def begin(
+        self,
+        handlers: frozenset[str],
+        seal: Callable[[str, Arguments, Keywords], Sealed] | None = None,
+        send_ahead: Callable[[Letter], None] | None = None,
+    ) -> None:
+        """Say what the actor can be asked, and how messages are sealed for it.
+
+        `send_ahead` may begin with a letter that comes while none is being handled and none waits. It is handed out as
+        all others are, a moment later.
+        """
         self._ref._handlers = handlers
         self._ref._seal = seal or self._ref._seal
+        self._ref._send_ahead = send_ahead
 
     async def handle_letters(self, handle: Callable[[Letter], Awaitable[Any]]) -> Exception | None:
         """Have letter after letter handled and answered, until the mailbox is closed and empty, or a handler fails.
@@ -275,10 +295,13 @@ class Life:
         """
         ref = self._ref
         while True:
+            ref._is_idle = ref._mailbox.empty
             try:
                 letter = ref._at_hand = await ref._mailbox.get()
             except MailboxClosed:
                 return None
+            finally:
+                ref._is_idle = False
             try:
                 value = await handle(letter)
             except LetterLost:

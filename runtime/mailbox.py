@@ -154,6 +154,11 @@ class Mailbox(Generic[Message]):
         """Whether it takes no more messages."""
         return self._closed
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is in it."""
+        return not self._entries
+
     def statistics(self) -> MailboxStatistics:
         """Return what it holds now."""
         return MailboxStatistics(len(self._entries), self._bytes, len(self._senders))

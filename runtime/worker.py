@@ -157,7 +157,8 @@ async def _live_in_process(
             group.start_soon(without_interrupts(worker.heed_kill), life.kill_wished)
             try:
                 with life.scope:
-                    life.begin(await worker.wait_started(), seal_for_process)
+                    handlers = await worker.wait_started()
+                    life.begin(handlers, seal_for_process, without_interrupts(worker.send_ahead))
                     task_status.started()
                     started = True
                     failure = await life.handle_letters(worker.call)
@@ -199,6 +200,7 @@ class _Worker:
         self._unsent: deque[_Unsent] = deque()
         self._memories: deque[Memory] = deque()
         self._answers: deque[list[Any]] = deque()
+        self._asked: Letter | None = None
         self._news = anyio.Event()
         self._listening, self._heeding = anyio.CancelScope(shield=True), anyio.CancelScope(shield=True)
         self._heard_all = anyio.Event()
@@ -272,6 +274,12 @@ class _Worker:
         _, handlers = await self._wait_answer()
         return frozenset(handlers)
 
+    def send_ahead(self, letter: Letter) -> None:
+        """Send of a letter what goes at once, when the worker has nothing else to do; `call` will do the rest."""
+        with contextlib.suppress(OSError):  # it has ended, or what was written before isn't sent yet: `call` sees to it
+            self._begin(letter)
+            self._send_now()
+
     async def call(self, letter: Letter) -> Any:
         """Have the worker handle a letter and return the reply.
 
@@ -282,9 +290,10 @@ class _Worker:
         """
         if self._heard_all.is_set():
             raise LetterLost
-        letter.begun = True
         with contextlib.suppress(OSError):  # it has ended, which its silence says
-            await self._send(*letter.message)
+            if letter is not self._asked:
+                self._begin(letter)
+            await self._send_rest()
         kind, content = await self._wait_answer()
         if kind == "reply":
             return content
@@ -331,6 +340,8 @@ class _Worker:
                 values = [content]
                 if places:
                     put_back(values, {}, places, self._memories)
+                if kind == "reply" and self._asked is not None:
+                    self._asked.reply(*values)  # here already, so that who asked needn't wait for the actor's task, too
                 self._answers.append([kind, *values])
             elif content is not None:
                 self.leaving_error = error_from_wire(content)
@@ -361,18 +372,28 @@ class _Worker:
             if messages or not content:
                 return messages
 
-    async def _send(self, frame: bytes, memory: Memory | None = None) -> None:
+    def _begin(self, letter: Letter) -> None:
+        letter.begun, self._asked = True, letter
+        self._unsent.append(_Unsent(memoryview(letter.message.frame), letter.message.memory))
+
+    async def _send(self, frame: bytes) -> None:
         """Send a frame behind what a cancelled send has left. Cancelled, the rest is sent with the next one."""
-        self._unsent.append(_Unsent(memoryview(frame), memory))
+        self._unsent.append(_Unsent(memoryview(frame), None))
+        await self._send_rest()
+
+    async def _send_rest(self) -> None:
         while self._unsent:
-            first = self._unsent[0]
             try:
-                first.send_some(self._connection)
+                self._send_now()
             except BlockingIOError:
                 await anyio.wait_writable(self._connection)
-            else:
-                if not first.rest:
-                    self._unsent.popleft()
+
+    def _send_now(self) -> None:
+        """Send what goes at once. Raises BlockingIOError: that isn't all."""
+        while self._unsent:
+            self._unsent[0].send_some(self._connection)
+            if not self._unsent[0].rest:
+                self._unsent.popleft()
 
 
 @dataclass(slots=True)

@@ -172,7 +172,8 @@ class _Worker:
     """The actor's life in this process."""
 
     def __init__(self, connection: socket.socket, decoder: FrameDecoder, watchdog: Watchdog | None) -> None:
-        self._socket = trio.socket.from_stdlib_socket(connection)
+        connection.setblocking(False)
+        self._connection = connection
         self._memories: deque[Memory] = deque()
         self._decoder = decoder
         self._entering, self._work = trio.CancelScope(), trio.CancelScope()
@@ -234,8 +235,14 @@ class _Worker:
         """Take what the host says. When it says nothing more it is gone, and that is the lifeline's affair."""
         with suppress(OSError):
             while True:
-                received = self._socket.recvmsg(READ_BYTES, ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC)
-                content, ancillary, _, _ = await received
+                # First: the next call comes after the answer to this one, so there is nothing yet.
+                await trio.lowlevel.wait_readable(self._connection)
+                try:
+                    content, ancillary, _, _ = self._connection.recvmsg(
+                        READ_BYTES, ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
+                    )
+                except BlockingIOError:
+                    continue
                 if not content:
                     return
                 self._memories += memories_in(ancillary)
@@ -251,13 +258,19 @@ class _Worker:
             (self._work if self._entered.is_set() else self._entering).cancel()
 
     async def _send(self, frame: bytes, memory: Memory | None = None) -> None:
-        # Half a frame would make the next one unreadable. The host reads as long as it lives.
-        with trio.CancelScope(shield=True):
-            rest = memoryview(frame)
-            if memory is not None:
-                rest = rest[await self._socket.sendmsg([rest], with_memory(memory)) :]
-            while rest:
-                rest = rest[await self._socket.send(rest) :]
+        rest = memoryview(frame)
+        while rest:
+            try:
+                if memory is None:
+                    sent = self._connection.send(rest)
+                else:
+                    sent = self._connection.sendmsg([rest], with_memory(memory))
+            except BlockingIOError:
+                # Half a frame would make the next one unreadable. The host reads as long as it lives.
+                with trio.CancelScope(shield=True):
+                    await trio.lowlevel.wait_writable(self._connection)
+            else:
+                rest, memory = rest[sent:], None
 
     async def _watch_loop(self) -> None:
         # Not before: a constructor that blocks is loading something, for which there is no time of its own.
