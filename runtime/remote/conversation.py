@@ -47,6 +47,7 @@ class Conversation:
         self._handlers: frozenset[str] = frozenset()
         self._frames = FrameSocket(connection, anyio)
         self._calls: dict[int, Letter] = {}
+        self._stops: dict[int, Letter] = {}
         self._called_back: dict[int, str] = {}
         self._waiting: set[int] = set()
         self._senders = 0
@@ -78,8 +79,8 @@ class Conversation:
 
     # -- Sending
 
-    async def send(self, number: int, method: str | None, frame: bytes, letter: Letter) -> bool:
-        """Send a call of a method, after those before it, when there is room for it; its answer is the letter's.
+    async def send(self, number: int, method: str, letter: Letter) -> bool:
+        """Send the frame that a letter has, after those before it, when there is room; the letter gets the answer.
 
         Cancelled, it was not sent. False: it can't be sent here. Raises AttributeError: the actor has no such handler.
         """
@@ -98,11 +99,11 @@ class Conversation:
                 except BaseException:
                     self._room.release()
                     raise
-                return self._send_now(number, frame, letter)
+                return self._send_now(number, letter)
         finally:
             self._senders -= 1
 
-    def send_nowait(self, number: int, method: str, frame: bytes, letter: Letter) -> bool:
+    def send_nowait(self, number: int, method: str, letter: Letter) -> bool:
         """Send a call now, as `send` does. Raises MailboxFull: it, or one before it, would wait."""
         if self.was_greeted:
             self._require_handler(method)
@@ -112,7 +113,17 @@ class Conversation:
             self._room.acquire_nowait()
         except anyio.WouldBlock:
             raise MailboxFull from None
-        return self._send_now(number, frame, letter)
+        return self._send_now(number, letter)
+
+    async def send_stop(self, number: int, letter: Letter) -> bool:
+        """Send the wish to stop, which waits for no room; otherwise as `send`."""
+        await self.greeted.wait()
+        if self.over.is_set() or len(self._stops) >= protocol.STOPS_MAX:
+            return False
+        letter.begun = True
+        self._stops[number] = letter
+        self._send_frame(letter.message)
+        return True
 
     def call_back(self, number: int, reason: str) -> None:
         """Say that nobody waits for a call any more. If it isn't in the mailbox it will not be; its letter tells."""
@@ -125,17 +136,17 @@ class Conversation:
         size = sum(letter.size for letter in self._calls.values())
         return MailboxStatistics(len(self._calls), size, self._senders + len(self._waiting))
 
-    def _require_handler(self, method: str | None) -> None:
-        if method is not None and method not in self._handlers:
+    def _require_handler(self, method: str) -> None:
+        if method not in self._handlers:
             known = ", ".join(sorted(self._handlers)) or "none"
             raise AttributeError(f"{self._name} has no handler {method!r}; its handlers: {known}")
 
-    def _send_now(self, number: int, frame: bytes, letter: Letter) -> bool:
+    def _send_now(self, number: int, letter: Letter) -> bool:
         """Send a call that has its room, or give that back."""
         try:
             if self.over.is_set():
                 raise ConnectionResetError
-            if not self._frames.send_nowait(frame):
+            if not self._frames.send_nowait(letter.message):
                 self._unsent.set()
         except OSError:
             self._room.release()
@@ -145,8 +156,11 @@ class Conversation:
         return True
 
     def _write(self, message: Any) -> None:
+        self._send_frame(encode_frame(message))
+
+    def _send_frame(self, frame: bytes) -> None:
         with suppress(OSError):  # it has ended, which whoever hears it notices
-            if not self._frames.send_nowait(encode_frame(message)):
+            if not self._frames.send_nowait(frame):
                 self._unsent.set()
 
     async def _send_rest(self) -> None:
@@ -176,14 +190,17 @@ class Conversation:
         return message
 
     def _take(self, kind: str, number: int, content: list[Any]) -> None:
-        if number not in self._calls:
+        if number not in self._calls and number not in self._stops:
             raise FrameError(f"the server answers call {number}, which isn't there")
         if kind == protocol.WAITS:
             self._waiting.add(number)
             return
-        letter = self._calls.pop(number)
+        if number in self._stops:
+            letter = self._stops.pop(number)
+        else:
+            letter = self._calls.pop(number)
+            self._room.release()
         self._waiting.discard(number)
-        self._room.release()
         called_back = self._called_back.pop(number, "nobody waited for it")
         match kind, content:
             case protocol.REPLY, [value]:
@@ -207,16 +224,18 @@ class Conversation:
             return
         reason, error, normal = goodbye.ended
         self.end = ActorEnd(reason, None if error is None else error_from_wire(error), normal)
-        for letter in self._calls.values():
+        for letter in (*self._stops.values(), *self._calls.values()):
             letter.begun = False  # all that was read is answered
 
     def _finish(self) -> None:
         self.over.set()
         self.greeted.set()
         self._sent.set()
-        for letter in self._calls.values():
+        for letter in (*self._stops.values(), *self._calls.values()):
             letter.lose(self.reason)
+        for _ in self._calls:
             self._room.release()
+        self._stops.clear()
         self._calls.clear()
         self._waiting.clear()
         self._frames.close()

@@ -14,6 +14,9 @@ PROTOCOL: Final = 1
 CALLS_MAX: Final = 256
 """How many calls of one connection may be unanswered at once."""
 
+STOPS_MAX: Final = 16
+"""How many wishes to stop there may be beside them."""
+
 HELD_BYTES_MAX: Final = 2 * FRAME_BYTES_MAX
 """While a connection's unanswered calls are more bytes than that, or it takes no answers, the server reads no more."""
 

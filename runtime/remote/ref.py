@@ -39,11 +39,12 @@ _NOTHING = MailboxStatistics(messages=0, bytes=0, senders_waiting=0)
 class RemoteRef(ActorRef):
     """How tasks of this loop reach the actor of a name in another process.
 
-    What differs from an actor of one's own: arguments and replies are plain values and cross as copies. A tell that is
-    cancelled while it waits is called back, and was told all the same if it was in the mailbox by then; the first
-    `tell_nowait` of a connection can't check the handler's name. `statistics` are of what this process has on its way.
-    `stop` and `wait_ended` are about the incarnation that serves the name now, and a connection that is lost counts
-    as its end.
+    What differs from an actor of one's own: arguments and replies are plain values and cross as copies. An ask may take
+    half a second more than its time, to be sure whether it was begun. A tell that is cancelled while it waits is called
+    back, and was told all the same if it was in the mailbox by then; one whose connection ends is ActorUnknown; the
+    first `tell_nowait` of a connection can't check the handler's name. `statistics` are of what this process has on its
+    way. `stop` and `wait_ended` are about the incarnation that serves the name now, and a connection that is lost
+    counts as its end.
     """
 
     def __init__(
@@ -75,12 +76,12 @@ class RemoteRef(ActorRef):
         timeout: float | None = None,  # noqa: ASYNC109
         **keywords: Any,
     ) -> Any:
-        number, frame, letter = self._write(protocol.ASK, method, arguments, keywords)
+        number, letter = self._write(protocol.ASK, method, arguments, keywords)
         sent: Conversation | None = None
         late = f"no answer within {timeout:g} s" if timeout is not None else ""
         try:
             with anyio.move_on_after(timeout):
-                sent = await self._send(method, number, frame, letter)
+                sent = await self._send(letter, number, method)
                 return await letter.wait()
             if sent is None:
                 raise ActorNotStarted(letter.call, f"{late}, not sent yet")
@@ -94,8 +95,8 @@ class RemoteRef(ActorRef):
             raise
 
     async def tell(self, method: str, /, *arguments: Any, **keywords: Any) -> None:
-        number, frame, letter = self._write(protocol.TELL, method, arguments, keywords)
-        sent = await self._send(method, number, frame, letter)
+        number, letter = self._write(protocol.TELL, method, arguments, keywords)
+        sent = await self._send(letter, number, method)
         try:
             await letter.wait()
         except anyio.get_cancelled_exc_class():
@@ -103,10 +104,10 @@ class RemoteRef(ActorRef):
             raise
 
     def tell_nowait(self, method: str, /, *arguments: Any, **keywords: Any) -> None:
-        number, frame, letter = self._write(protocol.TELL, method, arguments, keywords)
+        number, letter = self._write(protocol.TELL, method, arguments, keywords)
         for _ in range(ATTEMPTS):
             conversation = self._reach(letter.call)
-            if conversation.send_nowait(number, method, frame, letter):
+            if conversation.send_nowait(number, method, letter):
                 return
             self._conversation = None
         raise ActorNotStarted(letter.call, "its process ended a moment ago")
@@ -126,7 +127,7 @@ class RemoteRef(ActorRef):
         patience = seconds + STOP_PATIENCE_SECONDS
         with anyio.CancelScope(shield=True), anyio.move_on_after(patience):
             try:
-                conversation = await self._send(None, number, frame, letter)
+                conversation = await self._send(letter, number, None)
             except ActorNotStarted as gone:
                 return self.end or ActorEnd(gone.reason)
             try:
@@ -152,14 +153,14 @@ class RemoteRef(ActorRef):
     def statistics(self) -> MailboxStatistics:
         return self._conversation.statistics() if self._conversation is not None else _NOTHING
 
-    def _write(self, kind: str, method: str, arguments: Arguments, keywords: Keywords) -> tuple[int, bytes, Letter]:
+    def _write(self, kind: str, method: str, arguments: Arguments, keywords: Keywords) -> tuple[int, Letter]:
         self._check()
         number = next(self._numbers)
         frame = encode_checked_frame([kind, number, method, arguments, keywords])
-        return number, frame, Letter(f"{self.name}.{method}", frame, len(frame))
+        return number, Letter(f"{self.name}.{method}", frame, len(frame))
 
-    async def _send(self, method: str | None, number: int, frame: bytes, letter: Letter) -> Conversation:
-        """Send a call to whoever serves the name. Cancelled, it was not sent.
+    async def _send(self, letter: Letter, number: int, method: str | None) -> Conversation:
+        """Send a call, or without a method a stop, to whoever serves the name. Cancelled, it was not sent.
 
         Raises:
             ActorNotStarted: Nobody does. AttributeError: That one has no such handler.
@@ -167,7 +168,11 @@ class RemoteRef(ActorRef):
         reason = ""
         for _ in range(ATTEMPTS):
             conversation = self._reach(letter.call)
-            if await conversation.send(number, method, frame, letter):
+            if method is None:
+                sent = await conversation.send_stop(number, letter)
+            else:
+                sent = await conversation.send(number, method, letter)
+            if sent:
                 return conversation
             # The other side has closed it, and what it said before comes now.
             await conversation.over.wait()

@@ -129,13 +129,15 @@ class _Visit:
     async def _admit(self, request: Call | Stop, tasks: TaskGroup) -> None:
         if request.number in self._calls:
             raise FrameError(f"call {request.number} is there already")
-        if len(self._calls) >= protocol.CALLS_MAX:
+        # Who has all its calls on their way can still say stop.
+        most = protocol.CALLS_MAX if isinstance(request, Call) else protocol.CALLS_MAX + protocol.STOPS_MAX
+        if len(self._calls) >= most:
             raise FrameError(f"there are more than {protocol.CALLS_MAX:,} calls at once")
         scope = self._calls[request.number] = anyio.CancelScope()
         if isinstance(request, Stop):
             await tasks.start(without_interrupts(self._stop), request)
             return
-        size = seal_in_loop(request.method, tuple(request.arguments), request.keywords).size
+        size = _size_of(request)
         self._held_bytes += size
         letter = self._post_now(request)
         before = self._last_posted
@@ -249,6 +251,13 @@ class _Visit:
                 if not self._frames.send_nowait(frame):
                     await self._frames.drain()
         self._note_change()
+
+
+def _size_of(call: Call) -> int:
+    try:
+        return seal_in_loop(call.method, tuple(call.arguments), call.keywords).size
+    except RecursionError:
+        raise FrameError("arguments are nested too deep") from None
 
 
 def _encode(message: Any) -> bytes:

@@ -19,6 +19,7 @@ from turnkeeper.actors.errors import Exists, ForkedProcess, NameTaken, SessionCl
 from turnkeeper.actors.runtime import Runtime, open_runtime
 from turnkeeper.runtime.actor_ref import ActorEnd, ActorRef
 from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown
+from turnkeeper.storage import lock
 
 from ..actor_host import ActorHost
 from ..actors_at_work import Clerk, Courier, Doorkeeper, Mishap, Refusal
@@ -346,19 +347,23 @@ async def test_the_path_of_a_store_may_be_longer_than_an_address(tmp_path: Path)
         assert await other.actor("a" * 64).ask("pid") == os.getpid()
 
 
-async def test_two_who_want_a_name_at_once_never_have_it_both(store: Path, runtime: Runtime) -> None:
-    """Also in the moments in which one gives it back: the lock that counts is the one that lies there."""
+async def test_a_name_that_is_given_back_meanwhile_is_taken_once(
+    runtime: Runtime, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has opened the file of a lock that was then removed doesn't take that for the name."""
     first, second = ActorNames(str(store)), ActorNames(str(store))
-    for _ in range(200):
-        held = first.claim("clerk")
-        with pytest.raises(NameTaken):
-            second.claim("clerk")
-        late = os.open(store / "actors" / "clerk.lock", os.O_RDWR)
+    held, take = first.claim("clerk"), lock.take
+
+    def give_back_and_take(descriptor: int) -> bool:
+        monkeypatch.undo()
         held.release()
-        taken = second.claim("clerk")
-        with pytest.raises(NameTaken):
-            first.claim("clerk")
-        os.close(late)
-        taken.release()
+        return take(descriptor)
+
+    monkeypatch.setattr(lock, "take", give_back_and_take)
+    taken = second.claim("clerk")
+    with pytest.raises(NameTaken):
+        first.claim("clerk")
+    taken.release()
+    assert files_of_actors(store) == []
     first.close()
     second.close()

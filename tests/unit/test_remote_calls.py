@@ -354,6 +354,22 @@ async def test_calls_on_their_way_are_bounded(place: Place, mark: Path, monkeypa
     assert await ref.ask("notes") == ["1", "2", "3", "4"]
 
 
+async def test_a_stop_waits_for_no_room(place: Place, mark: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has all its calls on their way to a stuck actor, and others in wait, can stop it."""
+    monkeypatch.setattr(protocol, "CALLS_MAX", 2)
+    await place.serve()
+    ref = place.ref()
+    outcomes: list[Any] = []
+    async with anyio.create_task_group() as askers:
+        askers.start_soon(outcome, outcomes, ref, "hold", str(mark))
+        await appears(mark)
+        for _ in range(3):
+            askers.start_soon(outcome, outcomes, ref, "note", "behind")
+        await anyio.wait_all_tasks_blocked()
+        assert await ref.stop(0.05) == ActorEnd("it was stopped", normal=True)
+    assert sorted(type(each).__name__ for each in outcomes) == ["ActorNotStarted"] * 3 + ["ActorUnknown"]
+
+
 async def test_a_cancelled_tell_that_waits_is_called_back(place: Place, mark: Path) -> None:
     """It isn't handled, and who waits behind it goes on."""
     await place.serve(messages_max=1)
@@ -449,7 +465,8 @@ async def refused_with(caller: RawCaller, content: bytes) -> str:
 
 
 HUGE = (0xFFFFFFFF).to_bytes(4, "big")
-ASK_TWICE = encode_frame(["ask", 1, "hold", ["MARK"], {}]) * 2
+_TOWER = b"\x95\xa3ask\x01\xa4note\x91" + b"\x91" * 1000 + b"\x01\x80"
+TOWER = len(_TOWER).to_bytes(4, "big") + _TOWER
 
 BAD_CONTENT = {
     "garbage": (b"\x00\x00\x00\x03\xc1\xc1\xc1", "is no message"),
@@ -457,6 +474,7 @@ BAD_CONTENT = {
     "an extension": (b"\x00\x00\x00\x03\xd4\x05\x00", "is no message"),
     "no request": (encode_frame(["shout", 1]), "no request of a caller"),
     "a string": (encode_frame("ask"), "no request of a caller"),
+    "a tower of lists": (TOWER, "nested too deep"),
     "a second greeting": (encode_frame(protocol.hello(1, VERSION)), "no request of a caller"),
 }
 
