@@ -91,7 +91,6 @@ class Claim:
         self.name = name
         self._directory = -1
         self._held = held
-        self._pid = os.getpid()
         try:
             close_in_children(held)
             held.truncate(0)
@@ -116,8 +115,8 @@ class Claim:
             self.release()
 
     def release(self) -> None:
-        """Give the name back. Again is no error; in a forked child it does nothing, for there it is the parent's."""
-        if self._held.closed or os.getpid() != self._pid:
+        """Give the name back. Again is no error; in a forked child, where the lock is closed already, it is nothing."""
+        if self._held.closed:
             return
         self.listener.close()
         for file in (f"{self.name}.sock", f"{self.name}.lock"):

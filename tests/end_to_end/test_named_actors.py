@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from turnkeeper.actors.actor_names import ActorNames
+from turnkeeper.actors.actor_names import ActorNames, Claim
 from turnkeeper.actors.blocking import connect
 from turnkeeper.actors.errors import Exists, ForkedProcess, NameTaken, SessionClosed, StoreRefused
 from turnkeeper.actors.runtime import Runtime, open_runtime
@@ -312,6 +312,7 @@ async def test_a_forked_child_cannot_ask_and_takes_nothing_away(runtime: Runtime
     if child == 0:
         refused = 0
         with contextlib.suppress(BaseException):
+            runtime._named._servers["clerk"]._release()
             for use in (lambda: asker.tell_nowait("note", "child"), lambda: other.actor("clerk")):
                 try:
                     use()
@@ -365,5 +366,18 @@ async def test_a_name_that_is_given_back_meanwhile_is_taken_once(
         first.claim("clerk")
     taken.release()
     assert files_of_actors(store) == []
+    held = first.claim("clerk")
+    others: list[Claim] = []
+
+    def give_back_and_let_take(descriptor: int) -> bool:
+        monkeypatch.undo()
+        held.release()
+        others.append(first.claim("clerk"))
+        return take(descriptor)
+
+    monkeypatch.setattr(lock, "take", give_back_and_let_take)
+    with pytest.raises(NameTaken):
+        second.claim("clerk")
+    others[0].release()
     first.close()
     second.close()

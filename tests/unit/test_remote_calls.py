@@ -306,7 +306,74 @@ async def test_the_end_of_the_owners_task_ends_conversations_in_order(place: Pla
     release(place.path.with_name("mark"))
 
 
+async def test_who_waits_is_answered_before_the_end_is_told(place: Place, mark: Path) -> None:
+    """So a call that the actor was at is never taken for one that it wasn't asked. (A6)"""
+    for _ in range(8):
+        served = await place.serve()
+        outcomes: list[Any] = []
+        async with anyio.create_task_group() as askers:
+            askers.start_soon(outcome, outcomes, place.ref(), "hold", str(mark))
+            await appears(mark)
+            await served.kill()
+            release(mark)
+        assert [type(each) for each in outcomes] == [ActorUnknown]
+
+
+async def test_the_failure_that_no_asker_hears_any_more_is_told_to_the_owner(place: Place, mark: Path) -> None:
+    """An asker in another process that gave up waiting was not told, so the owner's stop is."""
+    served, ref = await place.serve(), place.ref()
+    async with anyio.create_task_group() as askers:
+        askers.start_soon(ref.ask, "hold", str(mark))
+        await appears(mark)
+        askers.start_soon(ref.ask, "fail")
+        while served.statistics().messages == 0:  # noqa: ASYNC110
+            await anyio.sleep(0.005)
+        askers.cancel_scope.cancel()
+    while ref.statistics().messages:  # noqa: ASYNC110
+        await anyio.sleep(0.005)
+    release(mark)
+    await served.wait_ended()
+    with pytest.raises(ActorError, match="Mishap: by mishap"):
+        await served.stop()
+
+
+async def test_who_waits_for_room_at_a_connection_that_ends_goes_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its call was never sent, and is sent to who serves the name now. (A6)"""
+    monkeypatch.setattr(protocol, "CALLS_MAX", 1)
+    listener, ref = place.listen(), place.ref()
+    outcomes: list[Any] = []
+    async with anyio.create_task_group() as askers:
+        askers.start_soon(outcome, outcomes, ref, "note", "sent")
+        server = await place.accept(listener)
+        await server.send(protocol.hello(7, VERSION, frozenset({"note"})))
+        await server.receive()
+        askers.start_soon(outcome, outcomes, ref, "note", "waits")
+        await anyio.wait_all_tasks_blocked()
+        await place.serve()
+        server.close()
+    assert 1 in outcomes
+    assert sorted(type(each).__name__ for each in outcomes) == ["ActorUnknown", "int"]
+
+
 # -- What waits
+
+
+async def test_calls_that_wait_keep_their_order(place: Place, callers: Any, mark: Path) -> None:
+    """Those of one connection come into the mailbox as they were sent, however many wait for room."""
+    for _ in range(4):
+        served = await place.serve(messages_max=1)
+        caller = callers()
+        await caller.greet()
+        tells = [encode_frame(["tell", number, "note", [number], {}]) for number in range(1, 20)]
+        await caller.say(encode_frame(["tell", 0, "hold", [str(mark)], {}]) + b"".join(tells))
+        await appears(mark)
+        release(mark)
+        while len(await served.ask("notes")) < len(tells):  # noqa: ASYNC110
+            await anyio.sleep(0.005)
+        assert await served.ask("notes") == list(range(1, 20))
+        await served.stop()
 
 
 async def test_a_full_mailbox_makes_the_teller_in_another_process_wait(place: Place, mark: Path) -> None:
@@ -408,8 +475,11 @@ async def test_what_a_caller_has_in_the_mailbox_is_handled_without_it(place: Pla
     assert await other.ask("notes") == ["in", "other"]
 
 
-async def test_a_caller_that_does_not_read_is_read_no_more(place: Place, callers: Any) -> None:
+async def test_a_caller_that_does_not_read_is_read_no_more(
+    place: Place, callers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What its answers hold is bounded, and others don't notice. (A10)"""
+    monkeypatch.setattr(protocol, "CALLS_MAX", 100_000)
     await place.serve()
     greedy = callers()
     await greedy.greet()
