@@ -73,6 +73,7 @@ class Conversation:
                     self._take_goodbye(goodbye)
                 except (OSError, anyio.ClosedResourceError):
                     self.reason = f"its process {self._pid} ended, or the connection to it, without a word"
+                self._finish()  # before anything else can run, and send
                 tasks.cancel_scope.cancel()
         finally:
             self._finish()

@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 import pytest
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from turnkeeper.runtime.actor_ref import ActorEnd, ActorRef
 from turnkeeper.runtime.actors import MailboxRef, spawn_in_loop
@@ -224,6 +225,23 @@ async def test_a_goodbye_with_an_end_says_that_what_is_unanswered_was_not_begun(
         server.close()
     assert [str(each) for each in outcomes] == ["clerk.note was not started: it was stopped"]
     assert ref.end == ActorEnd("it was stopped", normal=True)
+
+
+async def test_nothing_is_sent_behind_a_goodbye(place: Place) -> None:
+    """From the moment in which it is heard, calls go to who serves the name now. (A6)"""
+    listener, ref = place.listen(), place.ref()
+    outcomes: list[Any] = []
+    async with anyio.create_task_group() as askers:
+        askers.start_soon(outcome, outcomes, ref, "note", 1)
+        server = await place.accept(listener)
+        await server.send(protocol.hello(7, VERSION, frozenset({"note"})))
+        await server.receive()
+        await place.serve()
+        await server.send({"goodbye": "it was stopped", "ended": ["it was stopped", None, True]})
+        while ref.end is None:
+            await checkpoint()
+        assert await ref.ask("note", 2) == 1
+        server.close()
 
 
 async def test_the_next_ask_finds_who_serves_the_name_now(place: Place) -> None:
