@@ -290,7 +290,7 @@ async def test_a_time_that_a_stop_was_given_is_for_this_stop_alone(group: TaskGr
     supervisor = await Supervisor.start(group, ChildSpec("clerk", Clerk, shutdown_seconds=600))
     await supervisor.ref("clerk").tell("hold", str(tmp_path / "first"))
     await appears(tmp_path / "first")
-    await supervisor.stop_child("clerk", shutdown_seconds=0.01)
+    await supervisor.stop_child("clerk", shutdown_seconds=0)
     await supervisor.restart_child("clerk")
     results: list[Any] = []
     async with anyio.create_task_group() as others:
