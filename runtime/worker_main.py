@@ -179,14 +179,20 @@ class _Worker:
         self._entering, self._work = trio.CancelScope(), trio.CancelScope()
         self._watchdog = watchdog
         self._entered = trio.Event()
-        self._new_calls, self._calls = trio.open_memory_channel[list[Any]](1)
+        self._calls: deque[list[Any]] = deque()
+        self._stopped = False
+        # While the actor is idle its own task listens: being woken by another one would cost each call a turn of the
+        # loop. While it is busy that other one does, at a descriptor of its own, since only one task can wait for each.
+        self._aside = os.dup(connection.fileno())
+        self._busy = trio.Event()
+        self._busy.set()
         self._exit_code = 0
 
     async def run(self, make: Callable[..., Any], arguments: list[Any]) -> int:
         """Live until the host says stop, the actor fails or somebody says SIGTERM; return the exit code."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._heed_terminate, nursery.cancel_scope)
-            nursery.start_soon(self._receive)
+            nursery.start_soon(self._listen_while_busy)
             nursery.start_soon(self._watch_loop)
             await self._live(make, arguments)
             nursery.cancel_scope.cancel()
@@ -216,7 +222,8 @@ class _Worker:
     async def _handle_calls(self, actor: Any) -> Exception | None:
         """Handle calls until the host says stop, or a handler fails; return its error, which the host was told."""
         with self._work:
-            async for method, arguments, keywords, *places in self._calls:
+            while (call := await self._next_call()) is not None:
+                method, arguments, keywords, *places = call
                 try:
                     if places:
                         put_back(arguments, keywords, places, self._memories)
@@ -231,29 +238,44 @@ class _Worker:
                     await self._send(answer, slim.memory)
         return None
 
-    async def _receive(self) -> None:
-        """Take what the host says. When it says nothing more it is gone, and that is the lifeline's affair."""
-        with suppress(OSError):
-            while True:
-                # First: the next call comes after the answer to this one, so there is nothing yet.
+    async def _next_call(self) -> list[Any] | None:
+        """Wait until the host says what is to be done next. None: to stop."""
+        self._busy = trio.Event()
+        try:
+            while not self._calls and not self._stopped:
                 await trio.lowlevel.wait_readable(self._connection)
-                try:
-                    content, ancillary, _, _ = self._connection.recvmsg(
-                        READ_BYTES, ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
-                    )
-                except BlockingIOError:
-                    continue
-                if not content:
-                    return
-                self._memories += memories_in(ancillary)
-                for kind, *rest in self._decoder.feed(content):
-                    if kind == "call":
-                        self._new_calls.send_nowait(rest)
-                    else:
-                        self._stop(*rest)
+                await self._receive()
+        finally:
+            self._busy.set()
+        return self._calls.popleft() if self._calls else None
+
+    async def _listen_while_busy(self) -> None:
+        while True:
+            while not self._busy.is_set():  # which is another event with each call
+                await self._busy.wait()
+            await trio.lowlevel.wait_readable(self._aside)
+            if self._busy.is_set():
+                await self._receive()
+
+    async def _receive(self) -> None:
+        """Take what the host has said. When it says nothing more it is gone, and that is the lifeline's affair."""
+        try:
+            content, ancillary, _, _ = self._connection.recvmsg(READ_BYTES, ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            return
+        except OSError:
+            content, ancillary = b"", []
+        if not content:
+            await trio.sleep_forever()
+        self._memories += memories_in(ancillary)
+        for kind, *rest in self._decoder.feed(content):
+            if kind == "call":
+                self._calls.append(rest)
+            else:
+                self._stop(*rest)
 
     def _stop(self, now: bool) -> None:
-        self._new_calls.close()
+        self._stopped = True
         if now:
             (self._work if self._entered.is_set() else self._entering).cancel()
 
