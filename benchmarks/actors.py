@@ -67,7 +67,7 @@ class _Comparison:
 
 
 def run_actors(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -> dict[str, Any]:
-    """Measure messages to actors, for about two minutes, less than half a minute if `quick`; report a run for each way.
+    """Measure messages to actors, for about four minutes, half a minute if `quick`; report a run for each way.
 
     The actors' store lies in `out`, or else in the current directory, and is removed; with `out` the result is kept
     there as actors.json. A library that isn't installed is left out, and said.

@@ -12,6 +12,7 @@ import anyio
 import pytest
 import trio
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from turnkeeper.actors.named_actors import NamedActors
 from turnkeeper.runtime.actor_ref import ActorEnd, ActorRef
@@ -162,6 +163,20 @@ async def test_what_was_told_is_done_before_what_is_asked_later(spawn: Spawn, gr
     await clerk.tell("note", "first")
     clerk.tell_nowait("note", "second")
     assert await clerk.ask("notes") == ["first", "second"]
+
+
+async def test_quick_messages_are_done_once_and_in_order(spawn: Spawn, group: TaskGroup) -> None:
+    """Several at once to an idle actor, and one in each turn of the loop to one that is getting at those before."""
+    clerk = await spawn(group, Clerk)
+    words = [str(number) for number in range(100)]
+    for word in words[:10]:
+        clerk.tell_nowait("note", word)
+    assert await clerk.ask("notes") == words[:10]
+    for word in words[10:]:
+        clerk.tell_nowait("note", word)
+        await checkpoint()
+    assert await clerk.ask("notes") == words
+    assert await clerk.ask("note", "last") == len(words) + 1
 
 
 async def test_one_message_is_handled_at_a_time(spawn: Spawn, group: TaskGroup) -> None:
@@ -370,11 +385,11 @@ async def test_stopping_goes_on_when_cancelled(spawn: Spawn, group: TaskGroup, m
 
 
 async def test_cancelling_the_task_group_ends_the_actor_and_answers_everybody(spawn: Spawn, tmp_path: Path) -> None:
-    """The handler is cancelled, the actor leaves, and nobody outside the group waits for ever."""
+    """The handler is cancelled now and not when its time is over, the actor leaves, and nobody waits for ever."""
     results: list[Any] = []
     with anyio.fail_after(DEADLINE_SECONDS):
         async with anyio.create_task_group() as askers, anyio.create_task_group() as group:
-            keeper = await spawn(group, Doorkeeper, str(tmp_path / "marks"))
+            keeper = await spawn(group, Doorkeeper, str(tmp_path / "marks"), shutdown_seconds=2 * DEADLINE_SECONDS)
             askers.start_soon(collect, results, keeper.ask, "hold", str(tmp_path / "mark"))
             await appears(tmp_path / "mark")
             askers.start_soon(collect, results, keeper.ask, "note", "behind")
