@@ -139,14 +139,15 @@ def _compare(comparison: _Comparison, rounds: int, tell: Tell) -> list[Run]:
         bursts = {name: partial(subject.burst, comparison.messages) for name, subject in subjects.items()}
         taken = interleaved(rounds, bursts, lambda line: tell(f"{comparison.name}: {line}"))
     measured = {name: medians(figures) for name, figures in taken.items()}
+    sizes = {"messages": comparison.messages, "rounds": rounds}
     runs = []
     for loop in comparison.ours:
         figures = measured[f"turnkeeper on {loop}"]
         for other in comparison.others:
             base = measured[other]
             ratio = round(figures[comparison.figure] / base[comparison.figure], 3)
-            params = {"loop": loop, "against": other, "messages": comparison.messages, "rounds": rounds}
+            params = {"loop": loop, "against": other, **sizes}
             runs.append(Run(f"{comparison.name}, {comparison.figure}", params, figures, base, ratio))
-    return runs + [
-        Run(comparison.name, {"against": name, "left_out": why}, {}) for name, why in comparison.left_out.items()
-    ]
+    for library, why in comparison.left_out.items():
+        runs.append(Run(comparison.name, {"against": library, "left_out": why, **sizes}, {}))
+    return runs
