@@ -50,15 +50,16 @@ async def main(store: str) -> None:
     async with open_runtime(store) as runtime:
         children = ChildSpec("clock", tick), ChildSpec("readers", READERS)
         root = await runtime.supervise(*children, policy=policy(intensity=1), name="root")
-        readers = [root.ref("readers", name) for name in ("first", "second", "third")]
-        for reader in readers:
+        first, second, third = (root.ref("readers", name) for name in ("first", "second", "third"))
+        for reader in (first, second, third):
             await reader.ask("read", "a text")
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(tell_end, readers[1])
-            await crash(readers[1])
+            tasks.start_soon(tell_end, second)
+            await crash(second)
         # The references go to the new ones, which know nothing of what the old ones knew.
-        print("texts read:", *[f"{reader.name} {(await reader.ask('read', 'a text'))[1]}" for reader in readers])
-        while await crash(readers[1]):
+        for reader in (second, first, third):
+            print(f"{reader.name} has read {(await reader.ask('read', 'a text'))[1]}")
+        while await crash(second):
             print(*(f"{child.name} {child.phase}, {child.restarts} restarts;" for child in root.children()))
         print(f"{root.name}: {(await root.wait_ended()).reason}")  # told here, it isn't raised on leaving
 

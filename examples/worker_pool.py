@@ -14,8 +14,8 @@ import anyio
 from turnkeeper import ActorError, ActorNotStarted, ActorUnknown, ChildSpec, Supervisor, open_runtime
 
 WORKERS = [f"worker-{number}" for number in range(1, max(2, os.cpu_count() or 1) + 1)]
-JOB_SECONDS_MAX = 2.0
-JOBS = [10_000, 20_000, -1, 30_000, 0, 40_000]
+JOB_SECONDS_MAX = 4.0
+JOBS = [5_000, 10_000, -1, 15_000, 0, 20_000]
 
 
 class Counter:

@@ -34,7 +34,7 @@ def start(loop: str, desk: Path) -> subprocess.Popen[str]:
 def run_actors(name: str, loop: str, store: Path) -> list[str]:
     """Run one of the examples of actors, which ends by itself and leaves no process; give the lines that it said."""
     command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py"), str(store), loop]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * SECONDS_MAX, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     wait_unserved(store, 5.0)
     return done.stdout.splitlines()
@@ -119,9 +119,9 @@ def test_a_crashing_actor_is_started_again_until_its_supervisors_give_up(tmp_pat
     failed = "second failed: ZeroDivisionError: division by zero"
     reason = "it failed: ZeroDivisionError: division by zero"
     assert sorted(said[:2]) == [f"monitor: second is down, {reason}", failed]
-    assert said[2] == "texts read: first 2 second 1 third 1"
+    assert said[2:5] == ["second has read 1", "first has read 2", "third has read 1"]
     restarts = [f"clock up, 0 restarts; readers up, {number} restarts;" for number in (0, 0, 1, 1, 1)]
-    assert said[3:-2] == [line for each in restarts for line in (failed, each)]
+    assert said[5:-2] == [line for each in restarts for line in (failed, each)]
     gave_up = f"root/readers gave up child 'second': {reason}, and it ended again after 2 restarts within 60 s"
     assert said[-2] == f"second.read was not started: it failed: {gave_up}"
     assert said[-1].startswith(
@@ -161,11 +161,11 @@ def test_session_actors_outlive_their_processes(tmp_path: Path, loop: str) -> No
 def test_a_pool_of_workers_outlives_what_it_is_given(tmp_path: Path, loop: str) -> None:
     """A job that fails and one that never ends cost a restart each; the others are done."""
     said = run_actors("worker_pool", loop, tmp_path / "store")
-    primes = {10_000: 1229, 20_000: 2262, 30_000: 3245, 40_000: 4203}
+    primes = {5_000: 669, 10_000: 1229, 15_000: 1754, 20_000: 2262}
     assert {f"{count} primes below {below}" for below, count in primes.items()} < set(said)
     assert "-1 failed: ValueError: -1 is no number to count to" in said
     (given_up,) = (line for line in said if line.startswith("0 was given up"))
-    assert given_up.endswith("was done is unknown: no answer within 2 s")
+    assert given_up.endswith("was done is unknown: no answer within 4 s")
     assert said[-1] == "2 restarts"
     assert len(said) == 7
 
