@@ -123,6 +123,7 @@ async def test_an_actor_in_a_worker_process_has_a_name_too(
     courier = await other.spawn(Courier, runtime._client.path, process=True)
     assert await courier.ask("carry", "clerk", "pid") == pid
     kill(pid)
+    assert (await other.actor("clerk").wait_ended()).reason == f"its worker process {pid} was killed by SIGKILL"
     with pytest.raises(ActorNotStarted, match=rf"its worker process {pid} was killed by SIGKILL"):
         await other.actor("clerk").ask("pid")
 
