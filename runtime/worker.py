@@ -276,9 +276,13 @@ class _Worker:
 
     def send_ahead(self, letter: Letter) -> None:
         """Send of a letter what goes at once, when the worker has nothing else to do; `call` will do the rest."""
-        with contextlib.suppress(OSError):  # it has ended, or what was written before isn't sent yet: `call` sees to it
+        try:
             self._begin(letter)
             self._send_now()
+        except BlockingIOError:
+            pass
+        except OSError:  # the worker has ended, which its silence says
+            letter.begun = False
 
     async def call(self, letter: Letter) -> Any:
         """Have the worker handle a letter and return the reply.

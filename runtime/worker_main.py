@@ -196,6 +196,7 @@ class _Worker:
             nursery.start_soon(self._watch_loop)
             await self._live(make, arguments)
             nursery.cancel_scope.cancel()
+        os.close(self._aside)  # it would keep the connection open until Python has ended, which takes its time
         return self._exit_code
 
     async def _live(self, make: Callable[..., Any], arguments: list[Any]) -> None:
