@@ -164,9 +164,10 @@ def test_a_pool_of_workers_outlives_what_it_is_given(tmp_path: Path, loop: str) 
     primes = {5_000: 669, 10_000: 1229, 15_000: 1754, 20_000: 2262}
     assert {f"{count} primes below {below}" for below, count in primes.items()} < set(said)
     assert "-1 failed: ValueError: -1 is no number to count to" in said
-    (given_up,) = (line for line in said if line.startswith("0 was given up"))
-    assert given_up.endswith("was done is unknown: no answer within 4 s")
-    assert said[-1] == "2 restarts"
+    # On a busy machine its time may be over before its worker is up again: then nobody began with it.
+    (given_up,) = (line for line in said if line.startswith(("0 was given up: ", "0 is left: ")))
+    assert "no answer within" in given_up or "was up within" in given_up
+    assert said[-1] == ("2 restarts" if "given up" in given_up else "1 restarts")
     assert len(said) == 7
 
 
