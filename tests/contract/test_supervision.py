@@ -440,6 +440,16 @@ async def test_a_restart_that_fails_is_tried_again(group: TaskGroup) -> None:
     assert [pause >= least for pause, least in zip(pauses, [0.02, 0.04, 0.08], strict=True)] == [True] * 3
 
 
+async def test_the_delay_jitters_by_chance(group: TaskGroup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children that died together needn't come back together: with full jitter a long delay may be none. (A4)"""
+    monkeypatch.setattr("random.random", lambda: 1 - 1e-9)
+    policy = RestartPolicy(period_seconds=600, backoff_first=300, backoff_max=300, jitter=1)
+    recorder = Recorder()
+    await Supervisor.start(group, recorder.spec("a"), policy=policy)
+    recorder.end("a", Mishap("tripped"))
+    await recorder.begun("a", 2)
+
+
 # -- By request
 
 
