@@ -76,9 +76,12 @@ class SupervisorState:
     window: RestartWindow = field(default_factory=RestartWindow)
     verdict: Verdict | None = None
 
-    def next_due(self, now: float) -> float:
-        """Say when to send a `Look` if nothing else happens: a child is due then; infinity if none will be."""
-        dues = [child.due for child in self.children if child.has_to_start and child.due > now]
+    def next_due(self, decided: float) -> float:
+        """Say when to send a `Look` if nothing else happens: a child is due then; infinity if none will be.
+
+        `decided` is the time of the last event: whoever was due by then and isn't started waits for another child.
+        """
+        dues = [child.due for child in self.children if child.has_to_start and child.due > decided]
         return min(dues, default=math.inf) if self.phase in ("starting", "running") else math.inf
 
     def child(self, name: str) -> ChildState | None:

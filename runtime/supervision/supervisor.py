@@ -12,6 +12,7 @@ through the group.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 
@@ -54,6 +55,7 @@ class Supervisor:
         self._spare = spare
         self._children = {spec.name: Child(spec) for spec in tree.children}
         self._state = begin(tree.strategy, tree.policy, [(spec.name, spec.restart) for spec in tree.children])
+        self._decided_at = -math.inf
         self._news = anyio.Event()
         self._noticing = anyio.CancelScope()
         self._tasks: TaskGroup | None = None
@@ -330,7 +332,8 @@ class Supervisor:
             if self._state.phase == "running" and not self._was_running:
                 self._was_running = True
                 task_status.started()
-            news, due = self._news, self._state.next_due(anyio.current_time())
+            # What came due since the last decision must not be missed; what was due then waits for something else.
+            news, due = self._news, self._state.next_due(self._decided_at)
             with anyio.CancelScope(deadline=due):
                 await news.wait()
             if anyio.current_time() >= due:
@@ -377,6 +380,7 @@ class Supervisor:
     def _happens(self, event: Event) -> None:
         """Have it decided what follows from an event, and begin with that."""
         self._state, actions = decide(self._state, event)
+        self._decided_at = event.now
         for name in self._children.keys() - self._state.by_name.keys():
             del self._children[name]
         for action in actions:

@@ -441,7 +441,10 @@ async def test_a_restart_that_fails_is_tried_again(group: TaskGroup) -> None:
 
 
 async def test_the_delay_jitters_by_chance(group: TaskGroup, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Children that died together needn't come back together: with full jitter a long delay may be none. (A4)"""
+    """Children that died together needn't come back together: with full jitter a long delay may be next to none.
+
+    It is over before anybody looks at the clock again, and is not missed for that. (A4)
+    """
     monkeypatch.setattr("random.random", lambda: 1 - 1e-9)
     policy = RestartPolicy(period_seconds=600, backoff_first=300, backoff_max=300, jitter=1)
     recorder = Recorder()
