@@ -210,6 +210,9 @@ class _Worker:
                     if hasattr(actor, "__aenter__"):
                         await stack.enter_async_context(actor)
                     self._entered.set()
+                    if self._watchdog is not None:
+                        # Here and not in the task that beats: the first call may come, and block, before its turn.
+                        self._watchdog.begin()
                     await self._send(encode_frame(["started", sorted(handlers_of(type(actor)))]))
                     failure = await self._handle_calls(actor)
                     if failure is not None:
@@ -299,7 +302,7 @@ class _Worker:
         # Not before: a constructor that blocks is loading something, for which there is no time of its own.
         await self._entered.wait()
         if self._watchdog is not None:
-            await self._watchdog.watch(trio.sleep)
+            await self._watchdog.beat(trio.sleep)
 
     async def _heed_terminate(self, everything: trio.CancelScope) -> None:
         with trio.open_signal_receiver(signal.SIGTERM) as signals:
