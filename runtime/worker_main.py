@@ -191,7 +191,8 @@ class _Worker:
     async def run(self, make: Callable[..., Any], arguments: list[Any]) -> int:
         """Live until the host says stop, the actor fails or somebody says SIGTERM; return the exit code."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._heed_terminate, nursery.cancel_scope)
+            # It heeds signals before the first call, which may come, and block, before another task's turn.
+            await nursery.start(self._heed_terminate, nursery.cancel_scope)
             nursery.start_soon(self._listen_while_busy)
             nursery.start_soon(self._watch_loop)
             await self._live(make, arguments)
@@ -304,8 +305,11 @@ class _Worker:
         if self._watchdog is not None:
             await self._watchdog.beat(trio.sleep)
 
-    async def _heed_terminate(self, everything: trio.CancelScope) -> None:
+    async def _heed_terminate(
+        self, everything: trio.CancelScope, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         with trio.open_signal_receiver(signal.SIGTERM) as signals:
+            task_status.started()
             async for _ in signals:
                 self._exit_code = EXIT_TERMINATED
                 everything.cancel()

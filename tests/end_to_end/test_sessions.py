@@ -827,11 +827,14 @@ async def test_a_session_that_is_dropped_unclosed_warns_and_loses_nothing(runtim
 
 async def test_a_runtime_that_is_dropped_unclosed_warns(runtime: Runtime) -> None:
     """Nobody said goodbye for it."""
-    dropped = Runtime(runtime._client, Background())
+    background = Background()
+    await background.open()
+    dropped = Runtime(runtime._client, background)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         del dropped
         gc.collect()
+    await background.aclose()
     assert "a runtime was never closed: use `async with`" in [str(each.message) for each in caught]
 
 
