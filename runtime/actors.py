@@ -309,6 +309,7 @@ class Life:
             except LetterRefused as refused:
                 self._tell(letter, refused.error)
             except Exception as error:
+                self.take_no_more()  # first: what somebody tells it who has heard of its failure would be lost with it
                 self._tell(letter, actor_error(error))
                 return error
             else:
