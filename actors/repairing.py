@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from turnkeeper.storage.errors import Exists, NotFound, WrongKind
 from turnkeeper.storage.exact_json import encode_event
+from turnkeeper.storage.patches import ABANDONED
 from turnkeeper.storage.reading import Reader
 from turnkeeper.storage.repair import REPAIRED, Readable, readable_page, renumbered, survey
 from turnkeeper.storage.requests import StoredEvent, StreamRow
@@ -82,6 +83,7 @@ async def repair(client: Client, wanted: str, progress: Progress | None = None) 
     stream, _ = await client.open_stream(readable.copy_key(), create=_header(row, readable), known=critical)
     try:
         await _Copying(client, stream, readable, progress or (lambda done, total: None)).run()
+        stream.patch({ABANDONED: None})  # a repair that was killed is nothing that a session's owner has to be told of
     finally:
         if stream.refusal is None:
             client.link.release(stream)
