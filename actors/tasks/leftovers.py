@@ -59,10 +59,3 @@ async def _wait_gone(pid: int, start: int) -> None:
             await trio.lowlevel.wait_readable(pidfd)
         finally:
             os.close(pidfd)
-
-
-def named(found: Any) -> list[dict[str, Any]]:
-    """Read which processes a file names that live; anybody may have written it."""
-    maps = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-    whole = [each for each in maps if all(isinstance(each.get(name), int) for name in ("pid", "start"))]
-    return [each for each in whole if tree.is_alive(each["pid"], each["start"])]

@@ -12,11 +12,11 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, TypeGuard, get_args
+from typing import Any, Final, get_args
 
-from turnkeeper.runtime.tasks import survivors, tree
+from turnkeeper.runtime.tasks import survivors
 from turnkeeper.runtime.tasks.directory import OUTPUT, boot_id
-from turnkeeper.runtime.tasks.looking import Look, look
+from turnkeeper.runtime.tasks.looking import Look, is_identity, is_shim_alive, look
 from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.requests import StreamRow
 
@@ -44,7 +44,7 @@ def state_of(reader: BackendReader, root: str, wanted: str) -> TaskState:
     row = find_task(reader, wanted)
     seen = look_at(row, root)
     shim = row.summary.get("shim")
-    if seen.state != "lost" or not row.summary.get(UNFINISHED) or not _is_identity(shim):
+    if seen.state != "lost" or not row.summary.get(UNFINISHED) or not is_identity(shim):
         return seen
     left = [each["pid"] for each in survivors.find(row.id, shim)]
     return replace(seen, survivors=left, survivors_more=0)
@@ -135,7 +135,7 @@ def _with(row: StreamRow, changes: Mapping[str, Any]) -> TaskState:
 
 def _seen(path: str, summary: Mapping[str, Any]) -> dict[str, Any]:
     """Look at an unfinished task, and give what is otherwise than its summary says."""
-    shim = summary.get("shim") if _is_identity(summary.get("shim")) else None
+    shim = summary.get("shim") if is_identity(summary.get("shim")) else None
     try:
         found = look(path, shim)
     except OSError as error:
@@ -173,25 +173,10 @@ def _progress(path: str) -> dict[str, Any] | None:
 
 def _unseen(shim: Mapping[str, Any] | None, why: str) -> dict[str, Any]:
     """Say of a task that can't be looked at what is known by its shim alone: it lives, or nobody knows."""
-    is_alive = shim is not None and shim["boot"] == boot_id() and tree.is_alive(shim["pid"], shim["start"])
+    is_alive = shim is not None and is_shim_alive(shim)
     return {"why": why} if is_alive else {"why": why, "state": "lost", "by": "unknown"}
 
 
-def _living(survivors: Any, shim: Any) -> list[Any]:
+def _living(left: Any, shim: Any) -> list[Any]:
     """Give those of the named survivors that live still, if they are of this boot of this machine."""
-    if not _is_identity(shim) or shim["boot"] != boot_id() or not isinstance(survivors, list):
-        return []
-    return [each for each in survivors if _lives(each)]
-
-
-def _lives(survivor: Any) -> bool:
-    match survivor:
-        case {"pid": int(pid), "start": int(start)}:
-            return tree.is_alive(pid, start)
-    return False
-
-
-def _is_identity(shim: Any) -> TypeGuard[Mapping[str, Any]]:
-    return isinstance(shim, Mapping) and all(
-        isinstance(shim.get(name), kind) for name, kind in (("boot", str), ("pid", int), ("start", int))
-    )
+    return survivors.living(left) if is_identity(shim) and shim["boot"] == boot_id() else []

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import trio
 
-from turnkeeper.runtime.tasks import control, directory, looking, tree
+from turnkeeper.runtime.tasks import control, directory, looking, survivors, tree
 from turnkeeper.runtime.tasks.looking import Look
 from turnkeeper.storage.errors import StorageError
 from turnkeeper.storage.requests import Post
@@ -31,7 +31,7 @@ from ..switchboard import Switchboard
 from . import records
 from .latest_news import LatestNews
 from .ledger import Ledger
-from .leftovers import Leftovers, named
+from .leftovers import Leftovers
 from .output_watch import OutputWatch
 from .recorder import Recorder
 from .requests import Start
@@ -359,7 +359,7 @@ class LiveTask:
         end = dict(look.end)
         is_empty = look.is_tree_empty
         if look.stage == "left":
-            self.survivors = named(end.get("survivors"))
+            self.survivors = survivors.living(end.get("survivors"))
         elif is_empty or self.shim is None:
             self.survivors, is_empty = [], True
         elif not self._leftovers.is_watched or self._wish.newest is not None:

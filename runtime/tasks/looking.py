@@ -12,7 +12,7 @@ import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from . import directory, tree
 
@@ -135,7 +135,7 @@ def _look_by_identity(path: str, shim: Mapping[str, Any] | None, gone: str) -> L
     """Look at a task whose lock tells nothing: is its shim alive?"""
     run = directory.read_map(f"{path}/{directory.RUN}")
     known, leader = _identities(run, shim)
-    alive = known is not None and _is_alive(known)
+    alive = known is not None and is_shim_alive(known)
     if known is not None and alive and _is_another_stores(path, known["pid"]):
         return Look("ended", known, leader, {"lost": COPIED}, is_tree_empty=True)
     end = _end_in(f"{path}/{directory.EXIT}") if alive else _read_end(path)
@@ -182,7 +182,7 @@ def _identities(
 ) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
     """Give the identities of shim and leader; what the caller knows counts more than a file that could be another's."""
     known = shim if shim is not None else run
-    if known is None or not all(isinstance(known.get(name), kind) for name, kind in _IDENTITY.items()):
+    if not is_identity(known):
         return None, None
     leader = run.get("leader") if run is not None and all(run.get(name) == known[name] for name in _IDENTITY) else None
     if not isinstance(leader, dict) or not all(isinstance(leader.get(name), int) for name in ("pid", "start")):
@@ -203,5 +203,11 @@ def _is_another_stores(path: str, shim: int) -> bool:
     return not os.path.samestat(theirs, os.stat(os.path.dirname(os.path.dirname(path)) or "."))
 
 
-def _is_alive(shim: Mapping[str, Any]) -> bool:
+def is_identity(shim: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Say whether this is a shim's identity: anybody may have written it."""
+    return isinstance(shim, Mapping) and all(isinstance(shim.get(name), kind) for name, kind in _IDENTITY.items())
+
+
+def is_shim_alive(shim: Mapping[str, Any]) -> bool:
+    """Say whether the shim of this identity runs."""
     return shim["boot"] == directory.boot_id() and tree.is_alive(shim["pid"], shim["start"])

@@ -69,6 +69,13 @@ def stop(task: str, shim: Mapping[str, Any], *, grace: float) -> list[dict[str, 
     return left
 
 
+def living(named: Any) -> list[dict[str, Any]]:
+    """Give those processes that a file or a record names, and that live still; anybody may have written it."""
+    maps = [each for each in named if isinstance(each, dict)] if isinstance(named, list) else []
+    whole = [each for each in maps if all(isinstance(each.get(name), int) for name in ("pid", "start"))]
+    return [each for each in whole if tree.is_alive(each["pid"], each["start"])]
+
+
 def _wait(processes: Sequence[Mapping[str, Any]], seconds: float) -> None:
     """Wait until all these have ended, so long at most."""
     deadline = time.monotonic() + seconds
