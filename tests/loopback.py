@@ -1,7 +1,8 @@
 """A client and a writer that share one process and need no socket: what one sends, the other takes at once.
 
 So everything that a session does happens within the call, on a backend that the test has opened, in the order in which
-it was asked for; nothing ever waits. Sessions, client, link, writer and backend are the real ones.
+it was asked for; nothing ever waits. Sessions, client, link, writer and backend are the real ones. The node, of which
+an opening asks what still runs, has no tasks.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from turnkeeper.actors.client import Client
+from turnkeeper.actors.protocol import LIVE_TASKS
 from turnkeeper.actors.writer import Client as Peer
 from turnkeeper.actors.writer import Writer
 from turnkeeper.runtime.frames import FrameDecoder
@@ -29,6 +31,7 @@ class Loopback:
         self.client = Client(str(path), cast("Attachment", SimpleNamespace(hello={})), "the client")
         self.client.reads.serve(backend.index_directory)
         self.client.link.wake = self._exchange
+        self.client.node.requests.wake = self._ask_node
         self._writer = Writer(backend, cast("socket.socket", None), str(path), "the test's", "boot")
         self._peer = cast("Peer", SimpleNamespace(tell=self._hear, has_ended=False, watch=None))
         self._sent, self._answered = FrameDecoder(), FrameDecoder()
@@ -54,3 +57,10 @@ class Loopback:
                     self.client.link.receive(answer)
         finally:
             self._is_exchanging = False
+
+    def _ask_node(self) -> None:
+        """Let the node answer what it is asked."""
+        requests = self.client.node.requests
+        for message in FrameDecoder().feed(requests.next_output()):
+            if message["op"] == LIVE_TASKS:
+                requests.receive({"re": message["id"], "tasks": []})
