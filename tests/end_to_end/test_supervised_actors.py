@@ -11,8 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from turnkeeper.actors.blocking import connect
-from turnkeeper.actors.blocking_actors import BlockingRef, BlockingSupervisor
+from turnkeeper.actors.blocking import BlockingRef, BlockingSupervisor, connect
 from turnkeeper.actors.runtime import open_runtime
 from turnkeeper.runtime.actor_ref import ActorEnd, ActorRef, Down
 from turnkeeper.runtime.errors import ActorError, ChildStartError, TooManyRestarts

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from ..errors import ForkedProcess, SessionClosed
-from .output import Output
-from .starting import GRACE_SECONDS
-from .state import TaskState
-from .task import Task, TaskOutput
-
-if TYPE_CHECKING:
-    from ..blocking import Loop
+from ..tasks.output import Output
+from ..tasks.starting import GRACE_SECONDS
+from ..tasks.state import TaskState
+from ..tasks.task import Task, TaskOutput
+from .loop import Loop
 
 
 class BlockingTask:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from turnkeeper.runtime.actor_ref import ActorEnd, ActorRef, Down
 from turnkeeper.runtime.mailbox import MailboxStatistics
@@ -10,8 +10,7 @@ from turnkeeper.runtime.supervision.child import ChildStatistics
 from turnkeeper.runtime.supervision.child_spec import ChildSpec
 from turnkeeper.runtime.supervision.supervisor import Supervisor
 
-if TYPE_CHECKING:
-    from .blocking import Loop
+from .loop import Loop
 
 
 class BlockingRef:

@@ -1,0 +1,21 @@
+"""Following for plain programs: each `next` waits for an event."""
+
+from __future__ import annotations
+
+from ..following import Following
+from ..records import Event
+from .loop import Loop
+
+
+class BlockingFollowing:
+    """`Following`, as a plain iterator."""
+
+    def __init__(self, loop: Loop, following: Following) -> None:
+        self._loop = loop
+        self._following = following
+
+    def __iter__(self) -> BlockingFollowing:
+        return self
+
+    def __next__(self) -> Event:
+        return self._loop.call(self._following.__anext__)
