@@ -10,17 +10,17 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 
 from turnkeeper.runtime.actor_ref import ActorRef
-from turnkeeper.runtime.actors import SHUTDOWN_SECONDS, MailboxRef, spawn_in_loop, without_interrupts
+from turnkeeper.runtime.actors import without_interrupts
 from turnkeeper.runtime.errors import register_error
 from turnkeeper.runtime.restart import RestartPolicy
 from turnkeeper.runtime.supervision.child_spec import ChildSpec, Strategy
@@ -38,13 +38,14 @@ from .following import Following
 from .forking import fork
 from .inbox import Inbox, Message
 from .kinds import require_session
+from .leaving import Ending, carry_out, carry_out_all
 from .listing import list_sessions
 from .logs import StoredLog
 from .messages import Messages
-from .named_actors import NamedActors
 from .places import make_parents_of_default, store_place
 from .records import Event, EventPage, SessionInfo, Status
 from .repairing import Progress, Repair, repair
+from .runtime_actors import RuntimeActors
 from .seeding import sow
 from .sending import send
 from .session import END_SECONDS_MAX, Session
@@ -60,9 +61,6 @@ from .turns import ToolCall, Turn, note_or_raise
 from .vocabulary import Check, Upgrade
 from .walking import Events, Walking
 
-if TYPE_CHECKING:
-    from turnkeeper.runtime.worker_process import SpareWorker
-
 _LOG = logging.getLogger("turnkeeper")
 
 GOODBYE_SECONDS_MIN = 0.5
@@ -72,13 +70,9 @@ GOODBYE_SECONDS_MIN = 0.5
 class Runtime:
     """A store that this program has open. Make one with `open_runtime`; any task of its loop may use it."""
 
-    def __init__(self, client: Client, actors: Background) -> None:
+    def __init__(self, client: Client, background: Background) -> None:
         self._client = client
-        self._actors = actors
-        self._named = NamedActors(client.path, actors.tasks, self.check)
-        self._refs: list[ActorRef] = []
-        self._supervisors: list[Supervisor] = []
-        self._spare: SpareWorker | None = None
+        self._actors = RuntimeActors(background, client.path, self.check)
         self._is_closed = False
 
     async def create_session(
@@ -489,16 +483,7 @@ class Runtime:
         Raises NameTaken: An actor of this name lives. Nothing was started.
         """
         self.check()
-        spawn = partial(self._spawn, actor, *args, process=process, name=name, blocked_seconds=blocked_seconds)
-        if name is None:
-            ref = await spawn()
-        else:
-            with self._named.claim(name) as claim:
-                ref = await spawn()
-                self._named.serve(ref, claim)
-        self._refs = [each for each in self._refs if each.end is None or each.end.error is not None]
-        self._refs.append(ref)
-        return ref
+        return await self._actors.spawn(actor, *args, process=process, name=name, blocked_seconds=blocked_seconds)
 
     async def supervise(
         self,
@@ -519,12 +504,7 @@ class Runtime:
             TypeError, ValueError: The children make no sense together.
         """
         self.check()
-        supervisor = await Supervisor.start(
-            self._actors.tasks, *children, strategy=strategy, policy=policy, name=name, spare=self._spare_worker
-        )
-        self._supervisors = [each for each in self._supervisors if each.end is None or each.end.error is not None]
-        self._supervisors.append(supervisor)
-        return supervisor
+        return await self._actors.supervise(*children, strategy=strategy, policy=policy, name=name)
 
     def actor(self, name: str) -> ActorRef:
         """Give the reference of a named actor, in whatever process of the store it lives; using it tells if it does.
@@ -535,26 +515,7 @@ class Runtime:
         Raises TypeError, ValueError for what can't be a name.
         """
         self.check()
-        return self._named.ref(name)
-
-    async def _spawn(
-        self, actor: type, *args: Any, process: bool, name: str | None, blocked_seconds: float | None
-    ) -> MailboxRef:
-        if not process:
-            return await spawn_in_loop(self._actors.tasks, actor, *args, name=name)
-        # A host without worker processes needn't import what they need.
-        from turnkeeper.runtime.worker import spawn_in_process
-
-        spawn = partial(spawn_in_process, self._actors.tasks, actor, *args, name=name)
-        return await spawn(blocked_seconds=blocked_seconds, spare=self._spare_worker())
-
-    def _spare_worker(self) -> SpareWorker:
-        """Give what keeps a process for the next worker; there is one once there was a worker."""
-        if self._spare is None:
-            from turnkeeper.runtime.worker_process import SpareWorker
-
-            self._spare = SpareWorker(["turnkeeper.actors.runtime"])
-        return self._spare
+        return self._actors.named(name)
 
     async def _resolve(self, wanted: str) -> str:
         """Give the id of the session that is meant, also of one that is open here and has no events yet."""
@@ -570,27 +531,21 @@ class Runtime:
         Nothing is raised but cancellation.
         """
         self._is_closed = True
-        failures: list[Exception] = []
-        supervised = [partial(supervisor.stop, SHUTDOWN_SECONDS) for supervisor in self._supervisors]
-        await _all(failures, [*supervised, *(ref.stop for ref in self._refs)])
-        await _collect(failures, self._named.aclose)
-        await _collect(failures, self._actors.aclose)
-        if self._spare is not None:
-            await _collect(failures, self._spare.aclose)
+        failures = await self._actors.end()
         deadline = anyio.current_time() + END_SECONDS_MAX
-        endings: list[Callable[[], Awaitable[object]]] = [session.aclose for session in list(self._client.sessions)]
+        endings: list[Ending] = [session.aclose for session in list(self._client.sessions)]
         if self._client.has_tasks_to_end:
             endings.append(partial(end_tasks, self._client))
         with anyio.CancelScope(deadline=deadline):
-            await _all(failures, endings)
-            await _collect(failures, self._client.release_all)
+            await carry_out_all(failures, endings)
+            await carry_out(failures, self._client.release_all)
         if self._client.has_tasks_to_end:
             failures.append(Failed(f"the end of this runtime's tasks wasn't stored within {END_SECONDS_MAX:.0f} s"))
         unstored = sum(stream.head - stream.acknowledged for stream in self._client.link.streams)
         if unstored:
             failures.append(Failed(f"the last {unstored:,} events weren't stored within {END_SECONDS_MAX:.0f} s"))
         goodbye = max(GOODBYE_SECONDS_MIN, deadline - anyio.current_time())
-        await _collect(failures, partial(self._client.aclose, goodbye))
+        await carry_out(failures, partial(self._client.aclose, goodbye))
         return failures
 
     def __del__(self) -> None:
@@ -620,15 +575,15 @@ class RuntimeOpening:
         self._scope.__enter__()
         try:
             client = await Client.open(place.path, durability=self._durability, backend=place.backend)
-            actors = Background()
-            await actors.open()
+            background = Background()
+            await background.open()
             try:
-                self._runtime = Runtime(client, actors)
+                self._runtime = Runtime(client, background)
                 if self._watchdog is not None:
                     self._watchdog.begin()
-                    actors.tasks.start_soon(without_interrupts(self._watchdog.beat), anyio.sleep)
+                    background.tasks.start_soon(without_interrupts(self._watchdog.beat), anyio.sleep)
             except BaseException:
-                await actors.aclose()
+                await background.aclose()
                 with anyio.CancelScope(shield=True):
                     await client.aclose()
                 raise
@@ -703,21 +658,6 @@ def _protect_from_interrupts() -> None:
         *(Turn.__aenter__, Turn.__aexit__, ToolCall.__aenter__, ToolCall.__aexit__, RuntimeOpening.__aexit__),
     ):
         without_interrupts(function)
-
-
-async def _all(failures: list[Exception], endings: Sequence[Callable[[], Awaitable[object]]]) -> None:
-    """Run the endings side by side, and keep what they raise."""
-    if endings:
-        async with anyio.create_task_group() as tasks:
-            for ending in endings:
-                tasks.start_soon(_collect, failures, ending)
-
-
-async def _collect(failures: list[Exception], ending: Callable[[], Awaitable[object]]) -> None:
-    try:
-        await ending()
-    except Exception as failure:
-        failures.append(failure)
 
 
 for _name in errors.__all__:
