@@ -91,5 +91,5 @@ class RuntimeActors:
         if self._spare is None:
             from turnkeeper.runtime.worker_process import SpareWorker
 
-            self._spare = SpareWorker(["turnkeeper.actors.runtime"])
+            self._spare = SpareWorker(["turnkeeper.actors.runtime_opening"])
         return self._spare

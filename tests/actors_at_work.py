@@ -187,7 +187,7 @@ class Courier:
 
     async def carry(self, name: str, method: str, *arguments: Any) -> Any:
         """Ask the actor of this name, and give back what it said."""
-        from turnkeeper.actors.runtime import open_runtime  # other workers needn't load it
+        from turnkeeper.actors.runtime_opening import open_runtime  # other workers needn't load it
 
         async with open_runtime(self._store) as runtime:
             return await runtime.actor(name).ask(method, *arguments)

@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     )
     from turnkeeper.actors.inbox import Message
     from turnkeeper.actors.records import Event, EventPage, Interrupted, SessionInfo, Snapshot
-    from turnkeeper.actors.runtime import Runtime, open_runtime
+    from turnkeeper.actors.runtime import Runtime
+    from turnkeeper.actors.runtime_opening import open_runtime
     from turnkeeper.actors.session import Session
     from turnkeeper.actors.tasks.output import Output
     from turnkeeper.actors.tasks.state import TaskState
@@ -191,7 +192,7 @@ if not TYPE_CHECKING:
         "SessionInfo": "turnkeeper.actors.records",
         "Snapshot": "turnkeeper.actors.records",
         "Runtime": "turnkeeper.actors.runtime",
-        "open_runtime": "turnkeeper.actors.runtime",
+        "open_runtime": "turnkeeper.actors.runtime_opening",
         "Session": "turnkeeper.actors.session",
         "Output": "turnkeeper.actors.tasks.output",
         "TaskState": "turnkeeper.actors.tasks.state",

@@ -17,7 +17,8 @@ from anyio.from_thread import BlockingPortal
 from turnkeeper.runtime.watchdog import HOST_BLOCKED_SECONDS, Blockage
 from turnkeeper.storage.store import Durability
 
-from ..runtime import Runtime, open_runtime
+from ..runtime import Runtime
+from ..runtime_opening import open_runtime
 from ..turns import note_or_raise
 from .loop import Loop
 from .runtime import BlockingRuntime

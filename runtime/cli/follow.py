@@ -7,7 +7,7 @@ from functools import partial
 import click
 
 from turnkeeper.actors.records import Event
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.storage.store import describe
 
 from .commands import command

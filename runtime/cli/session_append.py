@@ -9,7 +9,7 @@ from functools import partial
 import click
 
 from turnkeeper.actors.errors import BlobMissing, InvalidValue, TooLarge, TurnkeeperError, TurnOpen
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.session import Session
 from turnkeeper.storage.store import describe
 

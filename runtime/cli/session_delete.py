@@ -7,7 +7,8 @@ from functools import partial
 
 import click
 
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 from .commands import command
 from .completing import complete_session

@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.storage.store import describe
 
 from .commands import command

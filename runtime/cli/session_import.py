@@ -13,7 +13,7 @@ import click
 from turnkeeper.actors.blob_references import EVENT_BYTES_MAX
 from turnkeeper.actors.errors import Corrupt, SessionBusy, TurnkeeperError
 from turnkeeper.actors.importing import FORMATS, ImportedSession, ImportReport, read_sessions
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 from .commands import command
 from .failures import Failure, failure_of

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from turnkeeper.actors.errors import InvalidValue, TooLarge
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.storage.store import describe
 
 from .commands import command

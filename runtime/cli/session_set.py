@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 from .commands import command
 from .completing import complete_session

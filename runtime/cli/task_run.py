@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.tasks.state import TaskState
 
 from .commands import command

@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.stopping import those_below
 from turnkeeper.actors.tasks.listing import unfinished
 from turnkeeper.actors.tasks.naming import find_task

@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.tasks.state import TaskState
 from turnkeeper.actors.tasks.waiting import Until, has_failed
 from turnkeeper.storage.store import describe

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.storage.store import BackendName
 
 from ..served_tasks import no_task_left

@@ -21,7 +21,7 @@ from typing import Any
 import anyio
 
 from turnkeeper.actors.blocking import connect
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 Call = Callable[[], Any]
 

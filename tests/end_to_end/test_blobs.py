@@ -19,7 +19,8 @@ from turnkeeper.actors.blobs import Blobs
 from turnkeeper.actors.blocking import BlockingSession, connect
 from turnkeeper.actors.errors import BlobMissing, Conflict, Corrupt, Fenced, SessionClosed, TooLarge
 from turnkeeper.actors.records import Event
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.storage.blobs import blob_path, digest_of
 from turnkeeper.storage.limits import BLOB_GRACE_SECONDS
 

@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 
 from turnkeeper import ChildSpec, Supervisor
 from turnkeeper.actors import launch, node_main, writer_main
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.runtime.errors import ActorNotStarted, ActorUnknown, WorkerDied
 from turnkeeper.runtime.watchdog import Blockage
 from turnkeeper.runtime.worker import spawn_in_process

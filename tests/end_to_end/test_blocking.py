@@ -172,7 +172,7 @@ with connect(sys.argv[1]) as runtime, runtime.create_session() as session:
         "from turnkeeper.actors.blocking import connect\nwith connect(sys.argv[1]) as runtime:\n    runtime.sessions()",
         """
 import asyncio
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 async def main():
     async with open_runtime(sys.argv[1]) as runtime:

@@ -14,7 +14,8 @@ import pytest
 from turnkeeper.actors import following as following_module
 from turnkeeper.actors.following import Following
 from turnkeeper.actors.records import Event
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.session import Session
 
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, kill, node_of, writer_of

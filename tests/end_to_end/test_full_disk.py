@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from turnkeeper.actors.errors import Fenced, StoreFull
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.session import Session
 from turnkeeper.storage.store import BackendName
 

@@ -12,7 +12,8 @@ import pytest
 from turnkeeper.actors.acceptance import AHEAD_RANGES_MAX
 from turnkeeper.actors.errors import AlreadyAccepted, Corrupt, Fenced, InvalidValue, SessionClosed, TooFarAhead
 from turnkeeper.actors.inbox import Inbox, Message
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, end_all, kill, node_of, read_line, start_python, writer_of
 from .suspensions import Once, Suspensions
@@ -180,7 +181,7 @@ async def test_a_message_wakes_an_owner_in_another_process(runtime: Runtime, sto
     """It comes while the owner waits, and is accepted durably; also when writer or node were killed meanwhile."""
     program = """
 import sys, anyio
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 async def main():
     async with open_runtime(sys.argv[1]) as runtime, await runtime.open_session("owner", create=True) as session:

@@ -21,7 +21,7 @@ VICTIMS = ("owner", "sender", "writer", "node", "owner", "sender")
 
 _OWNER = """
 import random, sys, anyio
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 async def main(store, seed):
     rng = random.Random(seed)
@@ -40,7 +40,7 @@ anyio.run(main, sys.argv[1], sys.argv[3], backend=sys.argv[2])
 
 _SENDER = """
 import os, sys, anyio
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 async def main(store, name, sent_path):
     sent = os.open(sent_path, os.O_RDWR | os.O_APPEND | os.O_CREAT)

@@ -16,7 +16,8 @@ from turnkeeper.actors.following import Following
 from turnkeeper.actors.protocol import NODE_SOCKET
 from turnkeeper.actors.reads import StoreReads
 from turnkeeper.actors.records import Event
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.storage.backend import BackendReader
 
 from ..command_line import CommandLine

@@ -24,7 +24,7 @@ GROWTH_KIB_MAX = 4 * 1024
 
 _READER = """
 import asyncio, re, sys
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 async def main():
     async with open_runtime(sys.argv[1]) as runtime:

@@ -11,7 +11,8 @@ import pytest
 import turnkeeper
 from turnkeeper.actors.blocking import connect
 from turnkeeper.actors.errors import PositionLost
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 from ..command_line import CommandLine
 

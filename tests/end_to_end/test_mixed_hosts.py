@@ -26,7 +26,7 @@ _ASYNC = """
 import json, os, sys
 import {library}
 from turnkeeper.actors.errors import SessionBusy
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 def say(**words):
     print(json.dumps(words), flush=True)
@@ -87,7 +87,7 @@ with connect(sys.argv[1]) as runtime, runtime.open_session(sys.argv[2], create=T
 _ENDLESS_ASYNC = """
 import sys
 import {library}
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 flushed = 0
 

@@ -16,7 +16,8 @@ import pytest
 from turnkeeper.actors.actor_names import ActorNames, Claim
 from turnkeeper.actors.blocking import connect
 from turnkeeper.actors.errors import Exists, ForkedProcess, NameTaken, SessionClosed, StoreRefused
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.runtime.actor_ref import ActorEnd, ActorRef
 from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown
 from turnkeeper.storage import lock

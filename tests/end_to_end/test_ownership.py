@@ -26,7 +26,7 @@ pytestmark = pytest.mark.parametrize("kept_by", ["journal", "sqlite"])
 _OWNER = """
 import asyncio, json, sys
 from turnkeeper.actors.errors import Fenced, SessionBusy
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 async def name_of_error(call):
     try:

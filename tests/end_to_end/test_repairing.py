@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.actors.errors import Corrupt, CriticalTypes, Exists, SessionBusy
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 pytestmark = pytest.mark.anyio
 

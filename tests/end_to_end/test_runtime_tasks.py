@@ -13,7 +13,8 @@ import pytest
 
 from turnkeeper.actors.blocking import connect
 from turnkeeper.actors.errors import ForkedProcess
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, finish, kill, node_of, read_line, start_python, wait_unserved
 from ..served_tasks import marked_processes, no_task_left

@@ -16,7 +16,7 @@ from ..served import SECONDS_MAX, wait_unserved
 AGENT = """
 import json, os, sys
 from contextlib import AsyncExitStack
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 class Agent:
     def __init__(self, store, name):

@@ -27,7 +27,8 @@ from turnkeeper.actors.errors import (
 )
 from turnkeeper.actors.ids import inbox_id
 from turnkeeper.actors.records import SessionInfo
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.session import Session
 from turnkeeper.storage.limits import ID_PATTERN
 

@@ -23,7 +23,8 @@ from turnkeeper.actors.errors import (
 )
 from turnkeeper.actors.records import Event, SessionInfo
 from turnkeeper.actors.rewinds import Range, live_ranges
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.session import Session
 
 from ..served import end_all, kill, read_line, start_python, writer_of

@@ -12,7 +12,8 @@ import pytest
 from turnkeeper.actors import listing as listing_module
 from turnkeeper.actors.errors import NotFound
 from turnkeeper.actors.records import SessionInfo
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 pytestmark = [
     pytest.mark.anyio,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import anyio
 import pytest
 
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 from ..served import SECONDS_MAX, finish, start_python
 

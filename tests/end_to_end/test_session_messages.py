@@ -13,7 +13,8 @@ from turnkeeper.actors import walking
 from turnkeeper.actors.errors import Corrupt, NotFound
 from turnkeeper.actors.messages import Message, MessageFold
 from turnkeeper.actors.records import Event
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.session import Session
 
 from ..served import end_all, kill, read_line, start_python

@@ -12,7 +12,7 @@ from turnkeeper.actors.blocking import BlockingRuntime, BlockingSession, connect
 from turnkeeper.actors.errors import InvalidValue
 from turnkeeper.actors.importing import ImportReport, read_sessions
 from turnkeeper.actors.records import Event
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.runtime.cli.import_storing import ImportedSessions
 
 from ..command_line import CommandLine

@@ -12,7 +12,8 @@ import pytest
 from turnkeeper.actors.errors import Fenced, SessionClosed, TurnOpen
 from turnkeeper.actors.records import Event
 from turnkeeper.actors.rewinds import Range, live_ranges
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.session import Session
 
 from ..served import end_all, kill, read_line, start_python

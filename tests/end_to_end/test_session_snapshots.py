@@ -11,7 +11,8 @@ import pytest
 from turnkeeper.actors.errors import InvalidValue
 from turnkeeper.actors.log_summary import SNAPSHOTS_KEPT
 from turnkeeper.actors.records import Snapshot
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.session import Session
 from turnkeeper.storage.store import BackendName
 

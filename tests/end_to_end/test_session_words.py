@@ -13,7 +13,8 @@ import pytest
 from turnkeeper.actors.blocking import connect
 from turnkeeper.actors.errors import CriticalTypes, InvalidValue, SessionBusy, TooLarge
 from turnkeeper.actors.records import Event
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.session import Session
 from turnkeeper.storage.exact_json import decode_event
 from turnkeeper.storage.store import BackendName

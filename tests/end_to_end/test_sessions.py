@@ -34,7 +34,8 @@ from turnkeeper.actors.errors import (
     TurnOpen,
 )
 from turnkeeper.actors.records import Event
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.session import Session
 from turnkeeper.runtime.identity import own_identity
 
@@ -373,7 +374,7 @@ async def test_what_a_killed_host_left_open_is_closed_once_by_the_next_opening(s
     """
     program = """
 import asyncio, sys
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 async def main():
     async with open_runtime(sys.argv[1]) as runtime:

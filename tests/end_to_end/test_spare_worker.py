@@ -13,7 +13,7 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.runtime.errors import WorkerStartError
 from turnkeeper.runtime.worker import spawn_in_process
 from turnkeeper.runtime.worker_process import SpareWorker

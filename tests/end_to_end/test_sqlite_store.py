@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from turnkeeper.actors.errors import InvalidValue, StoreRefused
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.storage.lock import store_is_held
 from turnkeeper.storage.store import describe
 

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from turnkeeper.actors.blocking import BlockingRef, BlockingSupervisor, connect
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.runtime.actor_ref import ActorEnd, ActorRef, Down
 from turnkeeper.runtime.errors import ActorError, ChildStartError, TooManyRestarts
 from turnkeeper.runtime.restart import RestartPolicy

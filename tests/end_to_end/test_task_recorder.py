@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 from turnkeeper.actors.errors import Conflict, Deleted, NotFound
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.tasks.records import notice_of
 from turnkeeper.actors.tasks.state import TaskState
 from turnkeeper.actors.writer_requests import RECORDS_MAX

@@ -10,7 +10,8 @@ import anyio
 import pytest
 
 from turnkeeper.actors.errors import Conflict, NotFound, SessionClosed, TaskRefused, WrongKind
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, kill, node_of
 from ..served_tasks import no_task_left

@@ -18,7 +18,8 @@ import pytest
 from turnkeeper.actors import link as link_module
 from turnkeeper.actors.errors import Fenced, ForkedProcess, SessionClosed
 from turnkeeper.actors.records import Event
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, end_all, kill, read_line, start_python, writer_of
 
@@ -306,7 +307,7 @@ async def test_a_forked_child_writes_nothing(runtime: Runtime) -> None:
 WRITING = """
 import random, sys
 import anyio
-from turnkeeper.actors.runtime import open_runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 async def main(store, key, seed):
     chance = random.Random(seed)

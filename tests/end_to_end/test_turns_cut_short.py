@@ -12,7 +12,8 @@ import pytest
 
 from turnkeeper.actors import session as session_module
 from turnkeeper.actors.errors import Failed, Fenced, NotFound, SessionBusy
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.session import Session
 
 from ..closed_logs import assert_closed, reason_of, results_of

@@ -16,7 +16,8 @@ import pytest
 
 from turnkeeper.actors.errors import Fenced
 from turnkeeper.actors.records import Interrupted
-from turnkeeper.actors.runtime import Runtime, open_runtime
+from turnkeeper.actors.runtime import Runtime
+from turnkeeper.actors.runtime_opening import open_runtime
 
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, kill, node_of, processes_of, read_line, start_python
 from ..served_tasks import no_task_left
