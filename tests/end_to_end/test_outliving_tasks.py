@@ -117,6 +117,7 @@ def test_a_task_started_from_a_terminal_outlives_it(tmp_path: Path, place: Path)
     script = f"test -t 0 || test -t 1 || echo no terminal; read line <{gate}; exit 7"
     pid, terminal = pty.fork()
     if pid == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which whoever runs the tests may have ignored
         line = cli.line("task", "start", "--key", "kept", "--", "sh", "-c", script)
         os.execve("/bin/sh", ["sh", "-c", '"$@"; exec sleep 600', "sh", *line], cli.environment)
     try:
@@ -127,6 +128,7 @@ def test_a_task_started_from_a_terminal_outlives_it(tmp_path: Path, place: Path)
         _, status = os.waitpid(pid, 0)
     except BaseException:
         os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
         raise
     assert os.waitstatus_to_exitcode(status) == -signal.SIGHUP
     with connect(place / "store") as runtime:

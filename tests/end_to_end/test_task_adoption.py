@@ -165,7 +165,7 @@ def test_survivors_of_an_ended_task_are_followed_by_the_next_node(store: TaskSto
 def test_a_directory_that_no_record_followed_is_removed_and_the_start_runs_once(store: TaskStore) -> None:
     """Killed behind the directory, before the record: nothing of it is left, and asked again it is a new task."""
     client = store.client()
-    client.shell("exit 0")
+    client.wait(client.shell("exit 0"), tree=True)
     writer = store.writer()
     with stopped(writer):
         task, _ = client.begin_start("/bin/true", task="task-begun", **counting(store))
