@@ -11,7 +11,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 import warnings
 
@@ -24,37 +23,6 @@ LINE_BYTES_MAX = 64 * 1024
 """The longest line that a child may say on a pipe."""
 
 READ_BYTES = 64 * 1024
-
-
-class UnguardedMain(RuntimeError):
-    """The program's main module does its work while a new process only imports it."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "a new process is importing this program's main module, which then must not run the program again: "
-            "put what it runs under  if __name__ == '__main__':"
-        )
-
-
-def require_guarded_main() -> None:
-    """Refuse to go on in a process that is still importing the main module of the one that started it.
-
-    Raises:
-        UnguardedMain: It is. Going on would run the program once more in each process that it starts.
-    """
-    global _main_was_refused
-    process = sys.modules.get("multiprocessing.process")
-    if process is not None and getattr(process.current_process(), "_inheriting", False):
-        _main_was_refused = True
-        raise UnguardedMain
-
-
-def main_was_refused() -> bool:
-    """Say whether `require_guarded_main` ever refused in this process, whatever became of its error."""
-    return _main_was_refused
-
-
-_main_was_refused = False
 
 
 def open_pidfd(pid: int) -> int | None:

@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -38,7 +38,8 @@ from .errors import WorkerDied, WorkerStartError, error_from_wire
 from .frames import FrameDecoder, FrameError, encode_checked_frame, encode_frame
 from .large_bytes import ANCILLARY_BYTES, Memory, Parcel, memories_in, put_back, take_out, with_memory
 from .mailbox import BYTES_MAX, MESSAGES_MAX, Mailbox
-from .processes import UnguardedMain, describe_exit, require_guarded_main
+from .main_module import load_failure_from_wire, main_module_of, require_guarded_main
+from .processes import describe_exit
 from .watchdog import PROCESS_BLOCKED_SECONDS, check_blocked_seconds
 from .worker_process import SpareWorker, WorkerProcess, import_path, launch, surroundings
 
@@ -107,34 +108,13 @@ class _StartOrder(NamedTuple):
 
 def _start_order(target: str, arguments: Arguments, blocked_seconds: float | None) -> _StartOrder:
     start = {
-        "main": {word: os.fsencode(value) for word, value in _preparation_of_main(target).items()},
+        "main": main_module_of(target),
         "path": [os.fsencode(each) for each in import_path()],
         "argv": [os.fsencode(each) for each in sys.argv],
         "environment": dict(os.environb),
         "blocked_seconds": blocked_seconds,
     }
     return _StartOrder(target, encode_checked_frame(["boot", target, arguments, start]))
-
-
-def _preparation_of_main(target: str) -> dict[str, str]:
-    """Say how a new process gets at the program's main module, if the target is in it."""
-    module, colon, name = target.partition(":")
-    if not (module and colon and name) or "<locals>" in name:
-        raise WorkerStartError(target, "can't be started: its class can't be imported by module and name")
-    if module not in ("__main__", "__mp_main__"):
-        return {}
-    main = sys.modules["__main__"]
-    imported_as = getattr(main.__spec__, "name", None)
-    if imported_as is not None and imported_as.rpartition(".")[2] != "__main__":
-        return {"init_main_from_name": imported_as}
-    path = getattr(main, "__file__", None)
-    if imported_as is None and path is not None and os.path.isfile(path):
-        return {"init_main_from_path": os.path.abspath(path)}
-    raise WorkerStartError(
-        target,
-        "can't be started: its class is defined in a program that no other process can import "
-        "(python -c, standard input, an interactive session, a package's __main__); put the class into a module",
-    )
 
 
 def seal_for_process(method: str, arguments: Arguments, keywords: Keywords) -> Sealed:
@@ -335,7 +315,7 @@ class _Worker:
             raise WorkerStartError(order.target, f"{self.exit} before it was ready", self._process.last_words())
         (kind, content), *rest = messages
         if kind == "failed":
-            raise _import_failure(order.target, content)
+            raise load_failure_from_wire(order.target, content)
         self._take(rest)
 
     def _take(self, messages: list[Any]) -> None:
@@ -416,10 +396,3 @@ class _Unsent:
             sent = connection.sendmsg([piece], with_memory(self.memory))
             self.memory = None
         self.rest = self.rest[sent:]
-
-
-def _import_failure(target: str, content: Mapping[str, Any]) -> Exception:
-    if content["unguarded"]:
-        return UnguardedMain()
-    error = error_from_wire(content)
-    return WorkerStartError(target, f"could not import it: {error}", "\n".join(getattr(error, "__notes__", ())))

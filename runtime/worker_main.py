@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import faulthandler
 import importlib
-import operator
 import os
 import select
 import signal
@@ -38,6 +37,7 @@ from .actors import handlers_of
 from .errors import error_to_wire, is_answer
 from .frames import FrameDecoder, encode_checked_frame, encode_frame
 from .large_bytes import ANCILLARY_BYTES, Memory, memories_in, put_back, take_out, with_memory
+from .main_module import load, load_failure_to_wire
 from .watchdog import Blockage, Watchdog, is_traced
 
 READ_BYTES = 64 * 1024
@@ -61,11 +61,10 @@ def main(start: Mapping[str, Any]) -> None:
         (_, target, arguments, order), descriptors = _receive_order(connection, decoder)
         own_stderr = _move_into(order, descriptors)
         try:
-            make = _load(target, order["main"])
+            make = load(target, order["main"])
         except BaseException as error:
             # An exit too: whatever the module does, its import must not end without a word to the host.
-            failed = {**error_to_wire(error), "unguarded": processes.main_was_refused()}
-            connection.sendall(encode_frame(["failed", failed]))
+            connection.sendall(encode_frame(["failed", load_failure_to_wire(error)]))
             sys.exit(EXIT_FAILED)
         words = _return_stderr(own_stderr)
         faulthandler.enable(words)
@@ -122,29 +121,6 @@ def _move_into(order: Mapping[str, Any], descriptors: list[int]) -> int:
     sys.path[:] = [os.fsdecode(each) for each in order["path"]]
     sys.argv = [os.fsdecode(each) for each in order["argv"]]
     return stderr
-
-
-def _load(target: str, main: Mapping[str, bytes]) -> Callable[..., Any]:
-    """Import the actor's module, the program's main module if that is it, and return what makes the actor."""
-    if main:
-        _import_main({word: os.fsdecode(value) for word, value in main.items()})
-    importlib.invalidate_caches()
-    module, _, name = target.partition(":")
-    make: Callable[..., Any] = operator.attrgetter(name)(importlib.import_module(module))
-    return make
-
-
-def _import_main(preparation: dict[str, str]) -> None:
-    """Import the program's main module as multiprocessing does in the processes that it spawns, with its mark on us."""
-    # Only here: few actors live in a main module, and this costs 10 ms.
-    from multiprocessing import process, spawn
-
-    marks = vars(process.current_process())
-    marks["_inheriting"] = True
-    try:
-        spawn.prepare(preparation)
-    finally:
-        del marks["_inheriting"]
 
 
 def _return_stderr(own: int) -> int:

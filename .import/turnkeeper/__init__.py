@@ -70,7 +70,7 @@ if TYPE_CHECKING:
         register_error,
     )
     from turnkeeper.runtime.mailbox import MailboxFull, MessageTooLarge
-    from turnkeeper.runtime.processes import UnguardedMain
+    from turnkeeper.runtime.main_module import UnguardedMain
     from turnkeeper.runtime.restart import RestartPolicy
     from turnkeeper.runtime.supervision.child import ChildStatistics
     from turnkeeper.runtime.supervision.child_spec import ChildSpec, Tree
@@ -211,7 +211,7 @@ if not TYPE_CHECKING:
         "register_error": "turnkeeper.runtime.errors",
         "MailboxFull": "turnkeeper.runtime.mailbox",
         "MessageTooLarge": "turnkeeper.runtime.mailbox",
-        "UnguardedMain": "turnkeeper.runtime.processes",
+        "UnguardedMain": "turnkeeper.runtime.main_module",
         "WorkerDied": "turnkeeper.runtime.errors",
         "RestartPolicy": "turnkeeper.runtime.restart",
         "ChildStatistics": "turnkeeper.runtime.supervision.child",

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.runtime.identity import process_state
-from turnkeeper.runtime.processes import UnguardedMain, open_pidfd
+from turnkeeper.runtime.main_module import UnguardedMain
+from turnkeeper.runtime.processes import open_pidfd
 
 DEADLINE_SECONDS = 30
 AT_ONCE_SECONDS = 5
@@ -170,7 +171,7 @@ def test_a_class_that_no_other_process_can_import_is_told_so(folder: Path, loop:
         run(folder, "-", str(folder), stdin=source),
         run(folder, "-m", "package", str(folder)),
     ):
-        assert_failed(done, "can't be started: its class is defined in a program that no other process can import")
+        assert_failed(done, "can't be started: it is defined in a program that no other process can import")
 
 
 def test_an_interactive_session_works(folder: Path, loop: str) -> None:

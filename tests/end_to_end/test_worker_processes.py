@@ -260,10 +260,10 @@ def start_errors(tmp_path: Path) -> dict[str, str]:
         "fine:Missing": "could not import it: AttributeError: module 'fine' has no attribute 'Missing'",
         "exits:Any": "could not import it: SystemExit: 3",
         "dies:Any": "ended with exit code 9 before it was ready",
-        "fine": "can't be started: its class can't be imported by module and name",
-        "fine:function.<locals>.Local": "can't be started: its class can't be imported by module and name",
+        "fine": "can't be started: it can't be imported by module and name",
+        "fine:function.<locals>.Local": "can't be started: it can't be imported by module and name",
         "__main__:Clerk": "could not import it: AttributeError: .*has no attribute 'Clerk'"
-        "|can't be started: its class is defined in a program that no other process can import",
+        "|can't be started: it is defined in a program that no other process can import",
     }
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import anyio
 import pytest
@@ -18,12 +16,10 @@ from turnkeeper.runtime import processes
 from turnkeeper.runtime.identity import process_state
 from turnkeeper.runtime.processes import (
     ChildProcess,
-    UnguardedMain,
     describe_exit,
     died_by_signal,
     open_pidfd,
     read_line,
-    require_guarded_main,
     wait_exit,
     write_all,
 )
@@ -276,26 +272,3 @@ def test_an_end_is_told_in_words(returncode: int | None, killer: int | None, wor
     """Exit codes and signals are different ends, and an unknown one stays unknown."""
     assert died_by_signal(returncode) == killer
     assert describe_exit(returncode) == words
-
-
-def test_a_main_module_that_is_only_imported_must_not_run_the_program(tmp_path: Path) -> None:
-    """In a process that multiprocessing started, the check passes in the work and refuses during the import of main."""
-    require_guarded_main()
-    script = tmp_path / "unguarded.py"
-    script.write_text(
-        "import multiprocessing\n"
-        "from turnkeeper.runtime.processes import UnguardedMain, require_guarded_main\n"
-        "try:\n"
-        "    require_guarded_main()\n"
-        "except UnguardedMain as error:\n"
-        "    print('import:', error, flush=True)\n"
-        "if __name__ == '__main__':\n"
-        "    child = multiprocessing.get_context('spawn').Process(target=require_guarded_main)\n"
-        "    child.start()\n"
-        "    child.join()\n"
-        "    print('work:', child.exitcode)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=True
-    )
-    assert done.stdout.splitlines() == [f"import: {UnguardedMain()}", "work: 0"]
