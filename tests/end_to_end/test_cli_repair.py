@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from turnkeeper import connect
 from turnkeeper.storage.format import EVENT_PREFIX
 from turnkeeper.storage.lock import store_is_held
 
@@ -22,9 +23,13 @@ EVENTS = 12
 def cli(tmp_path: Path) -> CommandLine:
     """The command line of a store with one session of thirteen batches, one event each."""
     filled = CommandLine(tmp_path / "store", tmp_path)
-    id = filled.new_session("--key", "k", "--title", "a title", "--label", "a=b")
-    for number in range(EVENTS):
-        filled.succeed("session", "append", id, stdin=event_line("note/n", number=number, amount=1.50, word="naïve"))
+    with connect(filled.store) as runtime:
+        session = runtime.create_session(key="k", title="a title", labels={"a": "b"})
+        session.append("session/created", {})
+        session.flush()
+        for number in range(EVENTS):
+            session.append("note/n", {"number": number, "amount": 1.50, "word": "naïve"})
+            session.flush()
     return filled
 
 
