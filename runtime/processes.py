@@ -24,6 +24,8 @@ LINE_BYTES_MAX = 64 * 1024
 
 READ_BYTES = 64 * 1024
 
+_KILLED_BY = (signal.SIGKILL, signal.SIGTERM)
+
 
 def open_pidfd(pid: int) -> int | None:
     """Open a descriptor that is readable once the process has ended, a zombie's too; None if there is no process.
@@ -62,6 +64,28 @@ def describe_exit(returncode: int | None) -> str:
         return f"was killed by {signal.Signals(killer).name}"
     except ValueError:
         return f"was killed by signal {killer}"
+
+
+def was_killed(returncode: int | None) -> bool:
+    """Say whether a process ended because somebody killed it, which says nothing of what it did."""
+    return died_by_signal(returncode) in _KILLED_BY
+
+
+class ProcessEnded(Exception):
+    """A process that was to live on has ended; `what` is what to call it."""
+
+    def __init__(self, what: str, returncode: int | None) -> None:
+        super().__init__(what, returncode)
+        self.what = what
+        self.returncode = returncode
+
+    def __str__(self) -> str:
+        return f"{self.what} {describe_exit(self.returncode)}"
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether somebody killed it."""
+        return was_killed(self.returncode)
 
 
 class ChildProcess:

@@ -11,14 +11,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import signal
 import socket
 import subprocess
 from collections.abc import Callable
 
 import trio
 
-from turnkeeper.runtime.processes import describe_exit, died_by_signal
+from turnkeeper.runtime.processes import describe_exit, was_killed
 from turnkeeper.runtime.restart import GiveUp, RestartHistory, RestartPolicy
 
 from ..launch import start_spawner
@@ -34,7 +33,6 @@ KILLED_POLICY = RestartPolicy(intensity=100, period_seconds=10.0, backoff_first=
 FAILED_POLICY = RestartPolicy(intensity=5, period_seconds=30.0, backoff_first=0.05, backoff_max=1.0)
 """For a spawner that ended by itself, or couldn't be started."""
 
-_KILLED_BY = (signal.SIGKILL, signal.SIGTERM)
 _MESSAGE_BYTES_MAX = 4096
 
 Failed = Callable[[str, str], None]
@@ -114,7 +112,7 @@ class SpawnerKeeper:
                 self._process = None
         how = f"the spawner, process {process.pid}, {describe_exit(code)}"
         log(how)
-        return how, died_by_signal(code) in _KILLED_BY
+        return how, was_killed(code)
 
     async def _send(self, spawner: socket.socket) -> None:
         """Hand over what is to be, in order, as fast as the spawner takes it."""

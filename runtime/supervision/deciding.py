@@ -8,6 +8,9 @@ actions follow from them in one place (`_advance`): what has to end is stopped, 
 then what has to run is started, the first first and one after another. Only under one_for_one, once all were up, no
 child waits for another one's start.
 
+A child that somebody killed may be judged by a policy of its own: that says nothing of what the child does, so it is
+neither counted with its own failures nor delayed for them, nor they for it.
+
 Invariants: a child is started only when it is down, and stopped only when it is not, so there never are two of one.
 After `EndAll`, or a restart too many, nothing is started. `Finish` comes once, last, when every child is down.
 """
@@ -30,12 +33,18 @@ Goal: TypeAlias = Literal["up", "again", "done", "down", "gone"]
 Cause: TypeAlias = Literal["boot", "new", "request", "restart"]
 """Why it is started. If it fails the supervisor ends; the child is forgotten; it stays down; it counts as a death."""
 
+Death: TypeAlias = Literal["own", "killed"]
+"""What a child died of, for the policy: of itself, or of somebody who killed it."""
+
 Phase: TypeAlias = Literal["starting", "running", "ending", "ended"]
 
 
 @dataclass(frozen=True, slots=True)
 class ChildState:
-    """A child as the decisions know it. `due` is when it may be started, in seconds on the clock of the events."""
+    """A child as the decisions know it. `due` is when it may be started, in seconds on the clock of the events.
+
+    `backoffs` has those deaths that it died.
+    """
 
     name: str
     restart: RestartKind
@@ -43,7 +52,7 @@ class ChildState:
     goal: Goal = "up"
     cause: Cause = "boot"
     due: float = -math.inf
-    backoff: Backoff = field(default_factory=Backoff)
+    backoffs: Mapping[Death, Backoff] = field(default_factory=dict)
 
     @property
     def has_to_end(self) -> bool:
@@ -67,13 +76,16 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class SupervisorState:
-    """A supervisor as the decisions know it; `verdict` is there if it gave up. `by_name` is in start order."""
+    """A supervisor as the decisions know it; `verdict` is there if it gave up. `by_name` is in start order.
+
+    Of `policies` the one for killed children may be missing: then they are judged as all others.
+    """
 
     strategy: Strategy
-    policy: RestartPolicy
+    policies: Mapping[Death, RestartPolicy]
     by_name: Mapping[str, ChildState]
     phase: Phase = "starting"
-    window: RestartWindow = field(default_factory=RestartWindow)
+    windows: Mapping[Death, RestartWindow] = field(default_factory=dict)
     verdict: Verdict | None = None
 
     def next_due(self, decided: float) -> float:
@@ -114,13 +126,17 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A child has ended, by itself or stopped; or could not be started. `how` is one line, as in "it failed: …"."""
+    """A child has ended, by itself or stopped; or could not be started. `how` is one line, as in "it failed: …".
+
+    It was `killed` if somebody else did that, and not what it does.
+    """
 
     now: float
     name: str
     how: str
     normal: bool = False
     chance: float = 0.0
+    killed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +200,17 @@ class Finish:
 Action: TypeAlias = Start | Stop | Finish
 
 
-def begin(strategy: Strategy, policy: RestartPolicy, children: Iterable[tuple[str, RestartKind]]) -> SupervisorState:
+def begin(
+    strategy: Strategy,
+    policy: RestartPolicy,
+    children: Iterable[tuple[str, RestartKind]],
+    killed_policy: RestartPolicy | None = None,
+) -> SupervisorState:
     """Give the state of a supervisor that has not started its children, by name and kind; a `Look` makes it begin."""
-    return SupervisorState(strategy, policy, {name: ChildState(name, restart) for name, restart in children})
+    policies: dict[Death, RestartPolicy] = {"own": policy}
+    if killed_policy is not None:
+        policies["killed"] = killed_policy
+    return SupervisorState(strategy, policies, {name: ChildState(name, restart) for name, restart in children})
 
 
 def decide(state: SupervisorState, event: Event) -> tuple[SupervisorState, list[Action]]:
@@ -219,7 +243,8 @@ def _apply(state: SupervisorState, event: Event) -> SupervisorState:
         case Ready():
             if child.status != "starting":
                 return state  # its stop is on the way
-            return _put(state, replace(child, status="up", backoff=child.backoff.came_up(event.now)))
+            backoffs = {death: backoff.came_up(event.now) for death, backoff in child.backoffs.items()}
+            return _put(state, replace(child, status="up", backoffs=backoffs))
         case Ended():
             return _take_end(state, child, event)
         case StopOne():
@@ -248,15 +273,17 @@ def _take_end(state: SupervisorState, child: ChildState, event: Ended) -> Superv
 
 def _restart(state: SupervisorState, dead: ChildState, event: Ended) -> SupervisorState:
     """Have a child started again, and with it whom the strategy names."""
-    window = state.window.admit(state.policy, event.now)
+    death: Death = "killed" if event.killed and "killed" in state.policies else "own"
+    policy = state.policies[death]
+    window = state.windows.get(death, RestartWindow()).admit(policy, event.now)
     if isinstance(window, GiveUp):
         return _end(state, Verdict(dead.name, f"{event.how}, and {window.reason}", is_failed_start=False))
-    delay, backoff = dead.backoff.after_death(state.policy, event.now, event.chance)
+    delay, backoff = dead.backoffs.get(death, Backoff()).after_death(policy, event.now, event.chance)
     due = event.now + delay
-    state = _put(state, replace(dead, cause="restart", due=due, backoff=backoff))
+    state = _put(state, replace(dead, cause="restart", due=due, backoffs={**dead.backoffs, death: backoff}))
     for child in _named_with(state, dead):
         state = _settle(state, _restarted_with(child, due))
-    return replace(state, window=window)
+    return replace(state, windows={**state.windows, death: window})
 
 
 def _named_with(state: SupervisorState, dead: ChildState) -> list[ChildState]:

@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from ..actor_ref import ActorEnd, ActorRef
 from ..actors import spawn_in_loop, without_interrupts
 from ..errors import ChildNotReady, actor_error
+from ..processes import ProcessEnded
 from .child_spec import ChildSpec, Tree
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ class RunningFunction:
         except Exception as error:
             if not is_ready:
                 raise
-            end = ActorEnd(f"it failed: {actor_error(error)}", error)
+            has_failed = not isinstance(error, ProcessEnded)
+            end = ActorEnd(f"it failed: {actor_error(error)}" if has_failed else str(error), error)
         finally:
             self._end = end
             self._end_known.set()

@@ -23,6 +23,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from ..actor_ref import ActorEnd, ActorRef, Down
 from ..actors import without_interrupts
 from ..errors import ChildStartError, TooManyRestarts
+from ..processes import ProcessEnded
 from ..restart import RestartPolicy
 from .child import Child, ChildStatistics, reason_of
 from .child_spec import ChildSpec, Strategy, Tree
@@ -50,11 +51,12 @@ from .supervised_ref import Gone, SupervisedRef
 class Supervisor:
     """Children that are kept alive together. Make one with `Supervisor.start`; any task of its loop may use it."""
 
-    def __init__(self, name: str, tree: Tree, spare: Spare | None) -> None:
+    def __init__(self, name: str, tree: Tree, spare: Spare | None, killed_policy: RestartPolicy | None = None) -> None:
         self.name = name
         self._spare = spare
         self._children = {spec.name: Child(spec) for spec in tree.children}
-        self._state = begin(tree.strategy, tree.policy, [(spec.name, spec.restart) for spec in tree.children])
+        kinds = [(spec.name, spec.restart) for spec in tree.children]
+        self._state = begin(tree.strategy, tree.policy, kinds, killed_policy)
         self._decided_at = -math.inf
         self._news = anyio.Event()
         self._noticing = anyio.CancelScope()
@@ -75,20 +77,23 @@ class Supervisor:
         *children: ChildSpec,
         strategy: Strategy = "one_for_one",
         policy: RestartPolicy | None = None,
+        killed_policy: RestartPolicy | None = None,
         name: str = "supervisor",
         spare: Spare | None = None,
     ) -> Supervisor:
         """Start the children, one after another, and return once all are ready. They live in the task group.
 
-        `policy` is for all of them together; `spare` gives what keeps a process for the next worker. Cancelled, or
-        failing, nothing is left.
+        `policy` is for all of them together, or, with a `killed_policy`, for all but those whose process somebody else
+        killed, which that one is for: functions say so by ProcessEnded. `spare` gives what keeps a process for the next
+        worker. Cancelled, or failing, nothing is left.
 
         Raises:
             ChildStartError: A child could not be started; those before it were stopped, in reverse.
             TooManyRestarts: They died more often than the policy allows before all were ready.
             TypeError, ValueError: The children make no sense together.
         """
-        supervisor = cls(name, Tree(children, strategy=strategy, policy=policy or RestartPolicy()), spare)
+        tree = Tree(children, strategy=strategy, policy=policy or RestartPolicy())
+        supervisor = cls(name, tree, spare, killed_policy)
         await task_group.start(without_interrupts(supervisor._live), name=name)
         return supervisor
 
@@ -402,7 +407,8 @@ class Supervisor:
         end = await child.live(
             lambda group: self._start(group, child.spec), lambda: self._happens(Ready(anyio.current_time(), name))
         )
-        self._happens(Ended(anyio.current_time(), name, end.reason, end.normal, random.random()))
+        killed = isinstance(end.error, ProcessEnded) and end.error.was_killed
+        self._happens(Ended(anyio.current_time(), name, end.reason, end.normal, random.random(), killed))
 
     async def _start(self, group: TaskGroup, spec: ChildSpec) -> Incarnation:
         if isinstance(spec.start, Tree):

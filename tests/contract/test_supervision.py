@@ -23,6 +23,7 @@ from turnkeeper.runtime.errors import (
     TooManyRestarts,
 )
 from turnkeeper.runtime.mailbox import MailboxFull, MailboxStatistics
+from turnkeeper.runtime.processes import ProcessEnded
 from turnkeeper.runtime.restart import RestartPolicy
 from turnkeeper.runtime.supervision.child import Child, ChildStatistics
 from turnkeeper.runtime.supervision.child_spec import ChildSpec, RestartKind, Strategy, Tree
@@ -438,6 +439,25 @@ async def test_a_restart_that_fails_is_tried_again(group: TaskGroup) -> None:
     assert (await phase_comes(supervisor, "child", "up")).restarts == 3
     pauses = [later - earlier for earlier, later in pairwise(attempts)]
     assert [pause >= least for pause, least in zip(pauses, [0.02, 0.04, 0.08], strict=True)] == [True] * 3
+
+
+async def test_a_killed_process_is_judged_by_a_policy_of_its_own(group: TaskGroup) -> None:
+    """The function that lives by it says how it ended; the reason to give up is that, in its own words."""
+    recorder = Recorder()
+    at_once = RestartPolicy(intensity=2, period_seconds=60, backoff_first=0, backoff_max=0)
+    supervisor = await Supervisor.start(group, recorder.spec("a"), policy=NEVER_SOON, killed_policy=at_once)
+    for times, number in enumerate((signal.SIGKILL, signal.SIGTERM), start=1):
+        recorder.end("a", ProcessEnded("the process", -number))
+        await recorder.begun("a", times + 1)
+    recorder.end("a", ProcessEnded("the process", 3))
+    child = await phase_comes(supervisor, "a", "waiting")
+    assert child.last_end is not None
+    assert child.last_end.reason == "the process ended with exit code 3"
+    await supervisor.restart_child("a")
+    recorder.end("a", ProcessEnded("the process", -signal.SIGKILL))
+    end = await supervisor.wait_ended()
+    assert isinstance(end.error, TooManyRestarts)
+    assert end.error.reason == "the process was killed by SIGKILL, and it ended again after 2 restarts within 60 s"
 
 
 async def test_the_delay_jitters_by_chance(group: TaskGroup, monkeypatch: pytest.MonkeyPatch) -> None:

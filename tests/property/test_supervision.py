@@ -42,26 +42,63 @@ CHILDREN = st.lists(KINDS, max_size=5)
 STRATEGIES = st.sampled_from(["one_for_one", "one_for_all", "rest_for_one"])
 Named: TypeAlias = Mapping[str, RestartKind]
 
-PERIOD = 16.0
-DELAYS = (1.0, 2.0, 4.0, 4.0)
 
-
-def policy_of(intensity: int) -> RestartPolicy:
+def policy_of(intensity: int, period: float = 16, first: float = 1) -> RestartPolicy:
     """Give a policy whose times are whole numbers."""
-    return RestartPolicy(intensity=intensity, period_seconds=PERIOD, backoff_first=1, backoff_max=4, jitter=0)
+    return RestartPolicy(
+        intensity=intensity, period_seconds=period, backoff_first=first, backoff_max=4 * first, jitter=0
+    )
+
+
+KILLED_POLICIES = st.none() | st.builds(policy_of, st.integers(0, 4), st.just(6), st.sampled_from([0, 2]))
+"""What those are judged by that somebody kills; None as all others."""
+
+
+class Patience:
+    """How often and how soon children may be started again for one kind of death."""
+
+    def __init__(self, policy: RestartPolicy) -> None:
+        self.intensity, self.period, first = policy.intensity, policy.period_seconds, policy.backoff_first
+        self.delays = (first, 2 * first, 4 * first, 4 * first)
+        self.in_a_row: Counter[str] = Counter()
+        self.up_since: dict[str, float] = {}
+        self.restarts: list[float] = []
+
+    def delay(self, name: str, now: float) -> float | None:
+        """Give the seconds to wait, more each time until it stayed up for a period; None after one death too many."""
+        self.restarts = [time for time in self.restarts if now - time <= self.period]
+        if len(self.restarts) >= self.intensity:
+            return None
+        self.restarts.append(now)
+        if name in self.up_since and now - self.up_since.pop(name) >= self.period:
+            self.in_a_row[name] = 0
+        self.in_a_row[name] += 1
+        return self.delays[min(self.in_a_row[name], 4) - 1]
+
+    def forget(self, name: str) -> None:
+        """Know nothing of it."""
+        self.in_a_row.pop(name, None)
+        self.up_since.pop(name, None)
 
 
 class Otp:
     """What the rules say: children in order, each up, waiting for its start, or at rest; `log` is all that is done."""
 
-    def __init__(self, strategy: str, intensity: int, kinds: dict[str, str], failing: Counter[str]) -> None:
-        self.strategy, self.intensity, self.kinds, self.failing = strategy, intensity, dict(kinds), failing
+    def __init__(
+        self,
+        strategy: str,
+        intensity: int,
+        kinds: dict[str, str],
+        failing: Counter[str],
+        killed_policy: RestartPolicy | None,
+    ) -> None:
+        self.strategy, self.kinds, self.failing = strategy, dict(kinds), failing
+        self.patience = Patience(policy_of(intensity))
+        # Who is killed is judged apart, or as all others are.
+        self.for_killed = self.patience if killed_policy is None else Patience(killed_policy)
         self.up: list[str] = []
         self.stopped: set[str] = set()
         self.waiting: dict[str, float] = {}
-        self.in_a_row: Counter[str] = Counter()
-        self.up_since: dict[str, float] = {}
-        self.restarts: list[float] = []
         self.log: list[str] = []
         self.is_over = False
 
@@ -72,26 +109,22 @@ class Otp:
                 self.end()
                 return
 
-    def death(self, name: str, normal: bool, now: float) -> None:
+    def death(self, name: str, how: str, now: float) -> None:
         """Permanent: always restarted. Transient: only after an abnormal end. Temporary: never, and forgotten."""
         self.up.remove(name)
         if self.kinds[name] == "temporary":
-            del self.kinds[name]
-        elif self.kinds[name] == "permanent" or not normal:
-            self.restart(name, now)
+            self.forget(name)
+        elif self.kinds[name] == "permanent" or how != "normal":
+            self.restart(name, self.for_killed if how == "killed" else self.patience, now)
+            self.pass_time(now)
 
-    def restart(self, name: str, now: float) -> None:
+    def restart(self, name: str, patience: Patience, now: float) -> None:
         """End if there were too many restarts in the period; else stop whom the strategy names, in reverse."""
-        self.restarts = [time for time in self.restarts if now - time <= PERIOD]
-        if len(self.restarts) >= self.intensity:
+        delay = patience.delay(name, now)
+        if delay is None:
             self.end()
             return
-        self.restarts.append(now)
-        if name in self.up_since and now - self.up_since[name] >= PERIOD:
-            self.in_a_row[name] = 0
-        due = now + DELAYS[min(self.in_a_row[name], 3)]
-        self.in_a_row[name] += 1
-        self.up_since.pop(name, None)
+        due = now + delay
         names = list(self.kinds)
         first = 0 if self.strategy == "one_for_all" else names.index(name)
         group = [name] if self.strategy == "one_for_one" else names[first:]
@@ -99,7 +132,7 @@ class Otp:
             if other in self.up:
                 self.stop(other)
             if self.kinds[other] == "temporary":
-                del self.kinds[other]
+                self.forget(other)
             elif other not in self.stopped:
                 self.waiting[other] = max(due, self.waiting.get(other, 0))
 
@@ -119,9 +152,9 @@ class Otp:
                 if self.fails(name):
                     if not self.is_over:
                         self.up.remove(name)
-                        self.restart(name, now)
+                        self.restart(name, self.patience, now)
                 else:
-                    self.up_since[name] = now
+                    self.is_up(name, now)
 
     def stop_by_name(self, name: str, forget: bool) -> None:
         """It is down until it is started by name."""
@@ -168,8 +201,12 @@ class Otp:
         if self.fails(name):
             return False
         self.up.append(name)
-        self.up_since[name] = now
+        self.is_up(name, now)
         return True
+
+    def is_up(self, name: str, now: float) -> None:
+        """From now on it may stay up for a period."""
+        self.patience.up_since[name] = self.for_killed.up_since[name] = now
 
     def fails(self, name: str) -> bool:
         """Whether its start fails now."""
@@ -179,16 +216,23 @@ class Otp:
     def forget(self, name: str) -> None:
         """Know nothing of it."""
         del self.kinds[name]
-        self.in_a_row.pop(name, None)
-        self.up_since.pop(name, None)
+        self.patience.forget(name)
+        self.for_killed.forget(name)
         self.stopped.discard(name)
 
 
 class World:
     """Carries out each action at once and reports how it came out."""
 
-    def __init__(self, strategy: Strategy, intensity: int, kinds: Named, failing: Counter[str]) -> None:
-        self.state = begin(strategy, policy_of(intensity), kinds.items())
+    def __init__(
+        self,
+        strategy: Strategy,
+        intensity: int,
+        kinds: Named,
+        failing: Counter[str],
+        killed_policy: RestartPolicy | None,
+    ) -> None:
+        self.state = begin(strategy, policy_of(intensity), kinds.items(), killed_policy)
         self.failing = failing
         self.log: list[str] = []
         self.is_over = False
@@ -221,15 +265,28 @@ class World:
 class Comparison(RuleBasedStateMachine):
     """Anything happens to both, and both do the same."""
 
-    @initialize(strategy=STRATEGIES, intensity=st.integers(0, 4), kinds=CHILDREN, late=st.integers(-1, 9))
-    def boot(self, strategy: Strategy, intensity: int, kinds: list[RestartKind], late: int) -> None:
+    @initialize(
+        strategy=STRATEGIES,
+        intensity=st.integers(0, 4),
+        kinds=CHILDREN,
+        late=st.integers(-1, 9),
+        killed_policy=KILLED_POLICIES,
+    )
+    def boot(
+        self,
+        strategy: Strategy,
+        intensity: int,
+        kinds: list[RestartKind],
+        late: int,
+        killed_policy: RestartPolicy | None,
+    ) -> None:
         """Start a supervisor, one of whose children may not come up."""
         self.now = 1000.0
         named = dict(zip("abcde", kinds, strict=False))
         failing = Counter({"abcde"[late]: 1} if 0 <= late < len(kinds) else {})
         self.otp, self.world = (
-            Otp(strategy, intensity, dict(named), failing),
-            World(strategy, intensity, named, Counter(failing)),
+            Otp(strategy, intensity, dict(named), failing, killed_policy),
+            World(strategy, intensity, named, Counter(failing), killed_policy),
         )
         self.added = 0
         self.otp.boot(self.now)
@@ -244,12 +301,12 @@ class Comparison(RuleBasedStateMachine):
         return bool(self.otp.up)
 
     @precondition(is_up)
-    @rule(data=st.data(), normal=st.booleans())
-    def die(self, data: st.DataObject, normal: bool) -> None:
-        """A child ends by itself."""
+    @rule(data=st.data(), how=st.sampled_from(["normal", "failed", "killed"]))
+    def die(self, data: st.DataObject, how: str) -> None:
+        """A child ends by itself, or somebody kills it."""
         name = data.draw(st.sampled_from(sorted(self.otp.up)))
-        self.otp.death(name, normal, self.now)
-        self.world.happens(Ended(self.now, name, "died", normal))
+        self.otp.death(name, how, self.now)
+        self.world.happens(Ended(self.now, name, "died", normal=how == "normal", killed=how == "killed"))
 
     @rule(seconds=st.sampled_from([0.5, 1, 2, 4, 15.5, 16, 16.5]))
     def pass_time(self, seconds: float) -> None:
@@ -330,10 +387,11 @@ TestComparison.settings = settings(max_examples=200, stateful_step_count=30)
 class Juggler:
     """Carries actions out in its own time; between, anything happens."""
 
-    def __init__(self, strategy: Strategy, intensity: int, kinds: list[RestartKind]) -> None:
+    def __init__(
+        self, strategy: Strategy, intensity: int, kinds: list[RestartKind], killed_policy: RestartPolicy | None
+    ) -> None:
         self.now = 1000.0
-        self.policy = policy_of(intensity)
-        self.state = begin(strategy, self.policy, zip("abcde", kinds, strict=False))
+        self.state = begin(strategy, policy_of(intensity), zip("abcde", kinds, strict=False), killed_policy)
         self.running: dict[str, str] = {}
         self.ordered_stops: list[str] = []
         self.added = 0
@@ -361,25 +419,29 @@ class Juggler:
                 case Finish():
                     assert not self.running
                     self.finished += 1
-        self.hold_window(before)
+        self.hold_windows(before)
 
-    def hold_window(self, before: SupervisorState) -> None:
-        """No more restarts within a period than the intensity allows."""
-        times = self.state.window.times
-        assert len([time for time in times if times[-1] - time <= PERIOD]) <= self.policy.intensity
-        assert len(times) <= len(before.window.times) + 1
+    def hold_windows(self, before: SupervisorState) -> None:
+        """No more restarts within a period than each policy allows, and no more than one at once."""
+        news = 0
+        for death, window in self.state.windows.items():
+            times, policy = window.times, self.state.policies[death]
+            assert len([time for time in times if times[-1] - time <= policy.period_seconds]) <= policy.intensity
+            had = before.windows.get(death)
+            news += had is None or had.times != times
+        assert news <= 1
 
     def come_up(self, name: str) -> None:
         """A start succeeds."""
         self.running[name] = "up"
         self.send(Ready(self.now, name))
 
-    def end(self, name: str, normal: bool = False) -> None:
+    def end(self, name: str, normal: bool = False, killed: bool = False) -> None:
         """A child ends, or its start fails, or it was stopped."""
         del self.running[name]
         if name in self.ordered_stops:
             self.ordered_stops.remove(name)
-        self.send(Ended(self.now, name, "it ended", normal))
+        self.send(Ended(self.now, name, "it ended", normal, killed=killed))
 
     def settle(self) -> None:
         """Let all come out well, until nothing is left to be done."""
@@ -406,7 +468,7 @@ def step(juggler: Juggler, data: st.DataObject, stopped: set[str]) -> None:
     if what == "up" and (starting := [each for each in running if juggler.running[each] == "starting"]):
         juggler.come_up(draw(st.sampled_from(starting)))
     elif what == "end" and running:
-        juggler.end(draw(st.sampled_from(running)), draw(st.booleans()))
+        juggler.end(draw(st.sampled_from(running)), draw(st.booleans()), draw(st.booleans()))
     elif what == "stop":
         stopped.add(name)
         juggler.send(StopOne(juggler.now, name, draw(st.booleans())))
@@ -424,12 +486,17 @@ def step(juggler: Juggler, data: st.DataObject, stopped: set[str]) -> None:
 
 
 @settings(max_examples=400)
-@given(STRATEGIES, st.integers(0, 6), CHILDREN, st.integers(0, 25), st.data())
+@given(STRATEGIES, st.integers(0, 6), CHILDREN, KILLED_POLICIES, st.integers(0, 25), st.data())
 def test_whatever_happens_in_the_middle_all_comes_to_rest(
-    strategy: Strategy, intensity: int, kinds: list[RestartKind], steps: int, data: st.DataObject
+    strategy: Strategy,
+    intensity: int,
+    kinds: list[RestartKind],
+    killed_policy: RestartPolicy | None,
+    steps: int,
+    data: st.DataObject,
 ) -> None:
     """Never two of a child, nothing started at the end, stops one by one; at last each is what it is to be."""
-    juggler = Juggler(strategy, intensity, kinds)
+    juggler = Juggler(strategy, intensity, kinds, killed_policy)
     stopped: set[str] = set()
     for _ in range(steps):
         step(juggler, data, stopped)

@@ -36,10 +36,15 @@ class Decisions:
     """A supervisor of children a, b, c, … whose events a test makes up; each call gives the actions, as words."""
 
     def __init__(
-        self, *kinds: RestartKind, strategy: Strategy = "one_for_one", policy: RestartPolicy = POLICY, up: bool = True
+        self,
+        *kinds: RestartKind,
+        strategy: Strategy = "one_for_one",
+        policy: RestartPolicy = POLICY,
+        killed_policy: RestartPolicy | None = None,
+        up: bool = True,
     ) -> None:
         self.now = 100.0
-        self.state = begin(strategy, policy, zip("abcdef", kinds, strict=False))
+        self.state = begin(strategy, policy, zip("abcdef", kinds, strict=False), killed_policy)
         if up:
             self.look()
             for name in "abcdef"[: len(kinds)]:
@@ -60,13 +65,13 @@ class Decisions:
         """Report that a child is up."""
         return self.send(Ready(self.now, name))
 
-    def end(self, name: str, *, normal: bool = False, chance: float = 0.0) -> list[str]:
+    def end(self, name: str, *, normal: bool = False, chance: float = 0.0, killed: bool = False) -> list[str]:
         """Report that a child has ended, or could not be started."""
-        return self.send(Ended(self.now, name, "it failed: Mishap", normal, chance))
+        return self.send(Ended(self.now, name, "it failed: Mishap", normal, chance, killed))
 
     def restarts(self) -> int:
         """Count the restarts that count against the intensity."""
-        return len(self.state.window.times)
+        return sum(len(window.times) for window in self.state.windows.values())
 
     def statuses(self) -> dict[str, str]:
         """Give what each child is."""
@@ -231,6 +236,68 @@ def test_a_restart_that_fails_is_one_more_death() -> None:
     supervisor.end("a")
     assert supervisor.look(after=4) == ["start a"]
     assert supervisor.end("a") == ["finish"]
+
+
+# -- Killed children
+
+KILLED_POLICY = RestartPolicy(intensity=4, period_seconds=5, backoff_first=0, backoff_max=0)
+
+
+def test_who_was_killed_has_a_policy_of_its_own() -> None:
+    """It counts nothing against the children's own deaths, has its own delay, and its own end of patience."""
+    supervisor = Decisions("permanent", "permanent", killed_policy=KILLED_POLICY)
+    for name in "abab":
+        assert supervisor.end(name, killed=True) == [f"start {name}"]
+        supervisor.ready(name)
+    assert supervisor.end("a") == []
+    assert supervisor.look(after=1) == ["start a"]
+    supervisor.ready("a")
+    assert supervisor.end("b", killed=True) == ["stop a"]
+    assert supervisor.state.verdict is not None
+    assert supervisor.state.verdict.reason.endswith("it ended again after 4 restarts within 5 s")
+
+
+def test_own_deaths_are_as_many_whoever_was_killed_between() -> None:
+    """Being killed neither uses up what the others may, nor begins their delay anew."""
+    supervisor = Decisions("permanent", killed_policy=KILLED_POLICY)
+    for delay in (1, 2, 4):
+        assert supervisor.end("a", killed=True) == ["start a"]
+        supervisor.ready("a")
+        supervisor.end("a")
+        assert (supervisor.look(after=delay - 0.01), supervisor.look(after=0.01)) == ([], ["start a"])
+        supervisor.ready("a")
+    assert supervisor.end("a") == ["finish"]
+
+
+def test_without_a_policy_for_it_being_killed_is_a_death_as_any_other() -> None:
+    """One intensity and one delay for all."""
+    supervisor = Decisions("permanent")
+    for number, delay in enumerate((1, 2, 4)):
+        supervisor.end("a", killed=number % 2 == 0)
+        assert (supervisor.look(after=delay - 0.01), supervisor.look(after=0.01)) == ([], ["start a"])
+        supervisor.ready("a")
+    assert supervisor.end("a", killed=True) == ["finish"]
+
+
+def test_the_delay_of_killed_children_grows_and_begins_anew_by_its_own_policy() -> None:
+    """Its first delay, its bound, its period."""
+    policy = RestartPolicy(intensity=100, period_seconds=5, backoff_first=3, backoff_max=6)
+    supervisor = Decisions("permanent", killed_policy=policy)
+    delays = []
+    for up_seconds, killed in [(0, True), (0, True), (4.9, False), (0, True), (5, True), (0, False)]:
+        supervisor.look(after=up_seconds)
+        supervisor.end("a", killed=killed)
+        delays.append(supervisor.state.next_due(supervisor.now) - supervisor.now)
+        supervisor.look(after=delays[-1])
+        supervisor.ready("a")
+    assert delays == [3, 6, 1, 6, 3, 2]
+
+
+@pytest.mark.parametrize(("kind", "started"), [("permanent", True), ("transient", True), ("temporary", False)])
+def test_being_killed_is_no_normal_end(kind: RestartKind, started: bool) -> None:
+    """Whether a killed child is restarted is for its type, as after any crash."""
+    supervisor = Decisions(kind, killed_policy=KILLED_POLICY)
+    assert supervisor.end("a", killed=True) == ["start a"] * started
 
 
 # -- Delays
