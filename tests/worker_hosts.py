@@ -1,4 +1,4 @@
-"""What the host of a worker process can see of it: its marks in files, what is held for it, and that it is gone."""
+"""What the host of a worker process can see of it: what is held for it, and that it is gone."""
 
 from __future__ import annotations
 
@@ -6,19 +6,7 @@ import gc
 import os
 from pathlib import Path
 
-import anyio
-
 from turnkeeper.runtime.processes import open_pidfd, wait_exit
-
-
-def is_there(path: Path) -> bool:
-    """Whether the file exists."""
-    return path.exists()
-
-
-def lines(path: Path) -> list[str]:
-    """Read what an actor has marked."""
-    return path.read_text().splitlines()
 
 
 def possessions() -> tuple[list[str], list[str]]:
@@ -33,12 +21,6 @@ def write_module(folder: Path, name: str, source: str) -> str:
     """Write a module that workers can import, and return its name."""
     (folder / f"{name}.py").write_text(source)
     return name
-
-
-async def appears(path: Path) -> None:
-    """Wait until the actor has made the file."""
-    while not is_there(path):  # noqa: ASYNC110
-        await anyio.sleep(0.005)
 
 
 async def wait_gone(pid: int) -> None:

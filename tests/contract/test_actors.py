@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,10 +23,11 @@ from turnkeeper.runtime.worker import spawn_in_process
 
 from ..actor_host import ActorHost
 from ..actors_at_work import Clerk, Doorkeeper, Mishap, Refusal
+from ..marks import appears, is_there, lines, release
+from ..outcomes import collect
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path")]
 
-ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 20
 
 
@@ -69,9 +70,8 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ActorH
 
 
 @pytest.fixture(params=[spawn_in_loop, spawn_in_process], ids=["in the loop", "in a process"])
-def spawn_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Spawn:
-    """Either way to make an actor whose mailbox is here; a worker process finds ours through the import path."""
-    monkeypatch.syspath_prepend(ROOT)
+def spawn_here(request: pytest.FixtureRequest) -> Spawn:
+    """Either way to make an actor whose mailbox is here."""
     return partial(_spawn_by_class, request.param)
 
 
@@ -80,12 +80,10 @@ def spawn_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 )
 async def spawn(
     request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
     anyio_backend_name: str,
     hosts: dict[str, ActorHost],
 ) -> AsyncIterator[Spawn]:
     """Each way to make an actor, one that another process makes and serves among them."""
-    monkeypatch.syspath_prepend(ROOT)
     async with anyio.create_task_group() as connections:
         way = request.param
         if way is SpawnElsewhere:
@@ -98,50 +96,6 @@ async def _spawn_by_class(way: Any, group: TaskGroup, actor: type, *arguments: A
     """Make an actor that is called as its class."""
     ref: ActorRef = await way(group, actor, *arguments, name=actor.__name__.lower(), **options)
     return ref
-
-
-@pytest.fixture
-async def group() -> AsyncIterator[TaskGroup]:
-    """A task group that is cancelled after the test, which must not take longer than the deadline."""
-    with anyio.fail_after(DEADLINE_SECONDS):
-        async with anyio.create_task_group() as tasks:
-            yield tasks
-            tasks.cancel_scope.cancel()
-
-
-@pytest.fixture
-def mark(tmp_path: Path) -> Path:
-    """A file that an actor makes or writes into."""
-    return tmp_path / "mark"
-
-
-async def appears(path: Path) -> None:
-    """Wait until the actor has made the file."""
-    while not is_there(path):  # noqa: ASYNC110
-        await anyio.sleep(0.005)
-
-
-def is_there(path: Path) -> bool:
-    """Whether the file exists."""
-    return path.exists()
-
-
-def release(path: Path) -> None:
-    """Let an actor go on that waits for the file's removal."""
-    path.unlink()
-
-
-def lines(path: Path) -> list[str]:
-    """Read what an actor has marked."""
-    return path.read_text().splitlines()
-
-
-async def collect(results: list[Any], call: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
-    """Keep what the call returns or raises."""
-    try:
-        results.append(await call(*arguments))
-    except Exception as error:
-        results.append(error)
 
 
 # -- Asking and telling
@@ -453,10 +407,9 @@ async def test_a_monitor_tells_the_end_once(spawn: Spawn, group: TaskGroup) -> N
     ("how", "value", "normal"), [("exit", 0, True), ("exit", 3, False), ("signal", signal.SIGTERM, False)]
 )
 async def test_only_exit_code_0_is_a_normal_end_of_a_process(
-    group: TaskGroup, monkeypatch: pytest.MonkeyPatch, how: str, value: int, normal: bool
+    group: TaskGroup, how: str, value: int, normal: bool
 ) -> None:
     """Any other code, and a signal that we didn't send, is not. (A1)"""
-    monkeypatch.syspath_prepend(ROOT)
     clerk = await spawn_in_process(group, Clerk)
     await clerk.tell("end_process", how, value)
     assert (await clerk.wait_ended()).normal is normal

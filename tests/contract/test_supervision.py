@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,28 +30,19 @@ from turnkeeper.runtime.supervision.child_spec import ChildSpec, RestartKind, St
 from turnkeeper.runtime.supervision.supervisor import Supervisor
 
 from ..actors_at_work import Clerk, Doorkeeper, Mishap
+from ..marks import appears
+from ..outcomes import collect
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path")]
 
-ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 30
 AT_ONCE = RestartPolicy(intensity=3, period_seconds=60, backoff_first=0, backoff_max=0)
 NEVER_SOON = RestartPolicy(intensity=3, period_seconds=600, backoff_first=300, backoff_max=300)
 
 
-@pytest.fixture
-async def group() -> AsyncIterator[TaskGroup]:
-    """A task group that is cancelled after the test, which must not take longer than the deadline."""
-    with anyio.fail_after(DEADLINE_SECONDS):
-        async with anyio.create_task_group() as tasks:
-            yield tasks
-            tasks.cancel_scope.cancel()
-
-
 @pytest.fixture(params=[False, True], ids=["in the loop", "in a process"])
-def process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether the children live in worker processes, which find their class through the import path."""
-    monkeypatch.syspath_prepend(ROOT)
+def process(request: pytest.FixtureRequest) -> bool:
+    """Whether the children live in worker processes."""
     is_process: bool = request.param
     return is_process
 
@@ -92,20 +83,6 @@ class Recorder:
         """Wait until the child has begun so often."""
         while len(self._orders.get(name, [])) < times:  # noqa: ASYNC110
             await anyio.sleep(0.001)
-
-
-async def appears(path: Path) -> None:
-    """Wait until an actor has made the file."""
-    while not os.path.exists(path):  # noqa: ASYNC110, ASYNC240
-        await anyio.sleep(0.005)
-
-
-async def collect(results: list[Any], call: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
-    """Keep what the call returns or raises."""
-    try:
-        results.append(await call(*arguments))
-    except Exception as error:
-        results.append(error)
 
 
 async def phase_comes(supervisor: Supervisor, name: str, phase: str) -> ChildStatistics:
@@ -337,10 +314,9 @@ async def test_what_a_failed_start_leaves_is_cancelled(group: TaskGroup) -> None
     ("how", "value", "normal"), [("exit", 0, True), ("exit", 3, False), ("signal", signal.SIGTERM, False)]
 )
 async def test_a_process_is_restarted_as_its_type_says(
-    group: TaskGroup, monkeypatch: pytest.MonkeyPatch, kind: RestartKind, how: str, value: int, normal: bool
+    group: TaskGroup, kind: RestartKind, how: str, value: int, normal: bool
 ) -> None:
     """Exit code 0 is normal, any other and a signal from outside is not. (A1)"""
-    monkeypatch.syspath_prepend(ROOT)
     supervisor = await Supervisor.start(group, ChildSpec("clerk", Clerk, process=True, restart=kind), policy=AT_ONCE)
     clerk = supervisor.ref("clerk")
     before = await clerk.ask("pid")
@@ -549,11 +525,8 @@ async def test_what_was_not_begun_is_asked_of_the_next_incarnation(
     assert await clerk.ask("notes") == ["behind"]
 
 
-async def test_what_was_begun_is_never_delivered_again(
-    group: TaskGroup, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_what_was_begun_is_never_delivered_again(group: TaskGroup, tmp_path: Path) -> None:
     """An ask that the process died in ends as unknown, and the next incarnation knows nothing of it. (A6)"""
-    monkeypatch.syspath_prepend(ROOT)
     supervisor = await Supervisor.start(group, ChildSpec("clerk", Clerk, process=True), policy=AT_ONCE)
     clerk = supervisor.ref("clerk")
     pid = await clerk.ask("pid")

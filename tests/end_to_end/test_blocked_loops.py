@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -21,10 +20,11 @@ from turnkeeper.runtime.watchdog import Blockage
 from turnkeeper.runtime.worker import spawn_in_process
 
 from ..actors_at_work import Clerk
+from ..marks import appears
 from ..served import SECONDS_MAX, node_of, writer_of
-from ..worker_hosts import appears, write_module
+from ..worker_hosts import write_module
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path")]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -54,22 +54,6 @@ def block(*args, _mark={mark!r}, _real={method}):
     return _real(*args)
 {method} = block
 """
-
-
-@pytest.fixture(autouse=True)
-def import_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Let workers find the actors of the tests, and a module that a test writes."""
-    monkeypatch.syspath_prepend(ROOT)
-    monkeypatch.syspath_prepend(tmp_path)
-
-
-@pytest.fixture
-async def group() -> AsyncIterator[TaskGroup]:
-    """A task group that is cancelled after the test, which must not take longer than the deadline."""
-    with anyio.fail_after(SECONDS_MAX):
-        async with anyio.create_task_group() as tasks:
-            yield tasks
-            tasks.cancel_scope.cancel()
 
 
 # -- Workers

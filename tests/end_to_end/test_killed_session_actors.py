@@ -23,9 +23,8 @@ from turnkeeper import ActorRef, ActorUnknown, ChildSpec, Event, RestartPolicy, 
 from ..diarist import Diarist
 from ..served import SECONDS_MAX, wait_unserved
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path")]
 
-ROOT = Path(__file__).resolve().parents[2]
 
 OFTEN = RestartPolicy(intensity=1000, period_seconds=60.0, backoff_first=0.0, backoff_max=0.0)
 """Somebody kills it all the time, and that is no reason to give up, or to wait."""
@@ -122,12 +121,6 @@ async def kill_often(folder: Path, kills: int, *, seed: int, turn_seconds_max: f
     check_diary(events, noted(notes), kills)
     wait_unserved(store, SECONDS_MAX)
     return killer.seconds
-
-
-@pytest.fixture(autouse=True)
-def import_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let workers find the actor."""
-    monkeypatch.syspath_prepend(ROOT)
 
 
 async def test_a_session_actor_goes_on_after_each_kill(tmp_path: Path) -> None:

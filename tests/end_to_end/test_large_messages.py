@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -19,9 +18,8 @@ from turnkeeper.runtime.worker import spawn_in_process
 
 from ..worker_hosts import possessions, write_module
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path")]
 
-DEADLINE_SECONDS = 60
 MIB = 1024 * 1024
 
 LIBRARIAN = """
@@ -47,18 +45,8 @@ class Librarian:
 
 
 @pytest.fixture
-async def group() -> AsyncIterator[TaskGroup]:
-    """A task group that is cancelled after the test, which must not take longer than the deadline."""
-    with anyio.fail_after(DEADLINE_SECONDS):
-        async with anyio.create_task_group() as tasks:
-            yield tasks
-            tasks.cancel_scope.cancel()
-
-
-@pytest.fixture
-async def librarian(group: TaskGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MailboxRef:
+async def librarian(group: TaskGroup, tmp_path: Path) -> MailboxRef:
     """An actor in a process of its own that keeps byte strings, with a mailbox for very large ones."""
-    monkeypatch.syspath_prepend(tmp_path)
     target = write_module(tmp_path, "library", LIBRARIAN) + ":Librarian"
     return await spawn_in_process(group, target, bytes_max=256 * MIB)
 

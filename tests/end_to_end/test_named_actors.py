@@ -18,18 +18,19 @@ from turnkeeper.actors.blocking import connect
 from turnkeeper.actors.errors import Exists, ForkedProcess, NameTaken, SessionClosed, StoreRefused
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
-from turnkeeper.runtime.actor_ref import ActorEnd, ActorRef
+from turnkeeper.runtime.actor_ref import ActorEnd
 from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown
 from turnkeeper.storage import lock
 
 from ..actor_host import ActorHost
 from ..actors_at_work import Clerk, Courier, Doorkeeper, Mishap, Refusal
+from ..marks import appears, is_there
+from ..outcomes import collect
 from ..served import kill
 from ..serving import watched
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path")]
 
-ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 30
 
 
@@ -66,24 +67,6 @@ def files_of_actors(store: Path) -> list[str]:
     return sorted(os.listdir(store / "actors"))
 
 
-async def appears(path: Path) -> None:
-    """Wait until the actor has made the file."""
-    while not _is_there(path):  # noqa: ASYNC110
-        await anyio.sleep(0.005)
-
-
-def _is_there(path: Path) -> bool:
-    return path.exists()
-
-
-async def outcome(outcomes: list[Any], ref: ActorRef, method: str, *arguments: Any) -> None:
-    """Keep what an ask returns or raises."""
-    try:
-        outcomes.append(await ref.ask(method, *arguments))
-    except Exception as error:
-        outcomes.append(error)
-
-
 # -- Asking by name
 
 
@@ -113,11 +96,8 @@ async def test_an_actor_of_ones_own_is_reached_directly(runtime: Runtime) -> Non
         await runtime.actor("clerk").ask("note")
 
 
-async def test_an_actor_in_a_worker_process_has_a_name_too(
-    runtime: Runtime, other: Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_actor_in_a_worker_process_has_a_name_too(runtime: Runtime, other: Runtime) -> None:
     """Its host serves the name; a worker process asks others in its turn."""
-    monkeypatch.syspath_prepend(ROOT)
     clerk = await runtime.spawn(Clerk, process=True, name="clerk")
     pid = await other.actor("clerk").ask("pid")
     assert pid == await clerk.ask("pid") != os.getpid()
@@ -154,9 +134,9 @@ async def test_leaving_answers_what_was_asked_and_gives_the_name_back(runtime: R
     mark = store.parent / "mark"
     async with anyio.create_task_group() as askers, open_runtime(store) as leaving:
         await leaving.spawn(Clerk, name="clerk")
-        askers.start_soon(outcome, outcomes, runtime.actor("clerk"), "hold", str(mark))
+        askers.start_soon(collect, outcomes, runtime.actor("clerk").ask, "hold", str(mark))
         await appears(mark)
-        askers.start_soon(outcome, outcomes, runtime.actor("clerk"), "note", "behind")
+        askers.start_soon(collect, outcomes, runtime.actor("clerk").ask, "note", "behind")
         await anyio.wait_all_tasks_blocked()
         await runtime.actor("clerk").tell("note", "last")
         mark.unlink()
@@ -181,7 +161,7 @@ async def test_a_taken_name_says_whose_it_is_and_starts_nothing(
             with pytest.raises(NameTaken, match=rf"^an actor called {name} lives in process {pid} on ") as caught:
                 await runtime.spawn(Doorkeeper, str(tmp_path / "marks"), process=process, name=name)
             assert (caught.value.owner["pid"], isinstance(caught.value, Exists)) == (pid, True)
-    assert not _is_there(tmp_path / "marks")
+    assert not is_there(tmp_path / "marks")
     assert await runtime.actor("elsewhere").ask("pid") == host.process.pid
 
 
@@ -252,9 +232,9 @@ async def test_a_killed_process_leaves_unknown_what_it_was_at_and_its_name_free(
     keeper = runtime.actor("keeper")
     outcomes: list[Any] = []
     async with anyio.create_task_group() as askers:
-        askers.start_soon(outcome, outcomes, keeper, "hold", str(mark))
+        askers.start_soon(collect, outcomes, keeper.ask, "hold", str(mark))
         await appears(mark)
-        askers.start_soon(outcome, outcomes, keeper, "note", "behind")
+        askers.start_soon(collect, outcomes, keeper.ask, "note", "behind")
         await anyio.wait_all_tasks_blocked()
         kill(first.process.pid)
     gone = f"its process {first.process.pid} ended, or the connection to it, without a word"
@@ -295,7 +275,7 @@ async def test_a_forked_child_keeps_neither_the_name_nor_the_connections(
         try:
             outcomes: list[Any] = []
             async with anyio.create_task_group() as askers:
-                askers.start_soon(outcome, outcomes, clerk, "hold", str(runtime._client.path) + "-mark")
+                askers.start_soon(collect, outcomes, clerk.ask, "hold", str(runtime._client.path) + "-mark")
                 await appears(Path(runtime._client.path + "-mark"))
                 kill(host.process.pid)
             assert [type(each) for each in outcomes] == [ActorUnknown]

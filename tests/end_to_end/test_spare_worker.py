@@ -22,7 +22,7 @@ from ..actors_at_work import Clerk
 from ..served import end_all, read_line, start_python
 from ..worker_hosts import possessions, wait_gone, write_module
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path")]
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 30
@@ -51,22 +51,6 @@ async def main():
 
 anyio.run(main)
 """
-
-
-@pytest.fixture(autouse=True)
-def import_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Let workers find the actors of the tests, and modules that a test writes."""
-    monkeypatch.syspath_prepend(ROOT)
-    monkeypatch.syspath_prepend(tmp_path)
-
-
-@pytest.fixture
-async def group() -> AsyncIterator[TaskGroup]:
-    """A task group that is cancelled after the test, which must not take longer than the deadline."""
-    with anyio.fail_after(DEADLINE_SECONDS):
-        async with anyio.create_task_group() as tasks:
-            yield tasks
-            tasks.cancel_scope.cancel()
 
 
 @pytest.fixture

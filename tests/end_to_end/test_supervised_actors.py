@@ -21,15 +21,10 @@ from turnkeeper.runtime.supervision.supervisor import Supervisor
 
 from ..actors_at_work import Clerk, Doorkeeper
 
-ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.usefixtures("import_path")
+
 LEAVING_SECONDS_MAX = 8
 AT_ONCE = RestartPolicy(backoff_first=0, backoff_max=0)
-
-
-@pytest.fixture(autouse=True)
-def actors_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Worker processes find the tests' actors through the import path."""
-    monkeypatch.syspath_prepend(ROOT)
 
 
 def lives(pid: int) -> bool:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,42 +21,13 @@ from turnkeeper.runtime.identity import process_state
 from turnkeeper.runtime.worker import spawn_in_process
 
 from ..actors_at_work import Clerk, Doorkeeper
-from ..worker_hosts import appears, lines, possessions, wait_gone, write_module
+from ..marks import appears, lines
+from ..outcomes import collect
+from ..worker_hosts import possessions, wait_gone, write_module
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path")]
 
-ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 30
-
-
-@pytest.fixture(autouse=True)
-def import_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Let workers find the actors of the tests, and modules that a test writes."""
-    monkeypatch.syspath_prepend(ROOT)
-    monkeypatch.syspath_prepend(tmp_path)
-
-
-@pytest.fixture
-async def group() -> AsyncIterator[TaskGroup]:
-    """A task group that is cancelled after the test, which must not take longer than the deadline."""
-    with anyio.fail_after(DEADLINE_SECONDS):
-        async with anyio.create_task_group() as tasks:
-            yield tasks
-            tasks.cancel_scope.cancel()
-
-
-@pytest.fixture
-def mark(tmp_path: Path) -> Path:
-    """A file that an actor makes or writes into."""
-    return tmp_path / "mark"
-
-
-async def collect(results: list[Any], call: Any, *arguments: Any) -> None:
-    """Keep what the call returns or raises."""
-    try:
-        results.append(await call(*arguments))
-    except Exception as error:
-        results.append(error)
 
 
 async def ask_until_told(ref: ActorRef) -> ActorNotStarted:

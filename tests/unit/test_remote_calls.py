@@ -16,7 +16,7 @@ import pytest
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from turnkeeper.runtime.actor_ref import ActorEnd, ActorRef
+from turnkeeper.runtime.actor_ref import ActorEnd
 from turnkeeper.runtime.actors import MailboxRef, spawn_in_loop
 from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown
 from turnkeeper.runtime.frame_socket import FrameSocket
@@ -27,6 +27,8 @@ from turnkeeper.runtime.remote.ref import RemoteRef
 from turnkeeper.runtime.remote.serving import ActorServer
 
 from ..actors_at_work import Clerk
+from ..marks import appears, release
+from ..outcomes import collect
 
 pytestmark = pytest.mark.anyio
 
@@ -101,12 +103,6 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     place.close()
 
 
-@pytest.fixture
-def mark(tmp_path: Path) -> Path:
-    """A file that an actor makes, and waits for its removal."""
-    return tmp_path / "mark"
-
-
 class RawCaller:
     """A caller that says what it likes."""
 
@@ -154,29 +150,6 @@ def callers(place: Place) -> Iterator[Any]:
         each.connection.close()
 
 
-async def appears(path: Path) -> None:
-    """Wait until the actor has made the file."""
-    while not _is_there(path):  # noqa: ASYNC110
-        await anyio.sleep(0.005)
-
-
-def _is_there(path: Path) -> bool:
-    return path.exists()
-
-
-def release(path: Path) -> None:
-    """Let an actor go on that waits for the file's removal."""
-    path.unlink()
-
-
-async def outcome(outcomes: list[Any], ref: ActorRef, method: str, *arguments: Any, **options: Any) -> None:
-    """Keep what an ask returns or raises."""
-    try:
-        outcomes.append(await ref.ask(method, *arguments, **options))
-    except Exception as error:
-        outcomes.append(error)
-
-
 # -- How calls end that aren't answered
 
 
@@ -199,7 +172,7 @@ async def test_a_connection_that_ends_leaves_unknown_what_was_sent(place: Place)
     listener, ref = place.listen(), place.ref()
     outcomes: list[Any] = []
     async with anyio.create_task_group() as askers:
-        askers.start_soon(outcome, outcomes, ref, "note", 1)
+        askers.start_soon(collect, outcomes, ref.ask, "note", 1)
         server = await place.accept(listener)
         await server.send(protocol.hello(7, VERSION, frozenset({"note"})))
         assert await server.receive() == ["ask", 0, "note", [1], {}]
@@ -217,7 +190,7 @@ async def test_a_goodbye_with_an_end_says_that_what_is_unanswered_was_not_begun(
     listener, ref = place.listen(), place.ref()
     outcomes: list[Any] = []
     async with anyio.create_task_group() as askers:
-        askers.start_soon(outcome, outcomes, ref, "note", 1)
+        askers.start_soon(collect, outcomes, ref.ask, "note", 1)
         server = await place.accept(listener)
         await server.send(protocol.hello(7, VERSION, frozenset({"note"})))
         await server.receive()
@@ -232,7 +205,7 @@ async def test_nothing_is_sent_behind_a_goodbye(place: Place) -> None:
     listener, ref = place.listen(), place.ref()
     outcomes: list[Any] = []
     async with anyio.create_task_group() as askers:
-        askers.start_soon(outcome, outcomes, ref, "note", 1)
+        askers.start_soon(collect, outcomes, ref.ask, "note", 1)
         server = await place.accept(listener)
         await server.send(protocol.hello(7, VERSION, frozenset({"note"})))
         await server.receive()
@@ -266,7 +239,7 @@ async def test_an_ask_out_of_time_knows_whether_it_was_in_the_mailbox(place: Pla
     outcomes: list[Any] = []
     async with anyio.create_task_group() as askers:
         for method, argument in (("hold", str(mark)), ("note", "in"), ("note", "out")):
-            askers.start_soon(partial(outcome, outcomes, ref, method, argument, timeout=0.3))
+            askers.start_soon(partial(collect, outcomes, ref.ask, method, argument, timeout=0.3))
             await anyio.wait_all_tasks_blocked()
             await appears(mark)
     assert sorted(type(each).__name__ for each in outcomes) == ["ActorNotStarted", "ActorUnknown", "ActorUnknown"]
@@ -315,7 +288,7 @@ async def test_the_end_of_the_owners_task_ends_conversations_in_order(place: Pla
     outcomes: list[Any] = []
     async with anyio.create_task_group() as askers, anyio.create_task_group() as connections:
         ref = RemoteRef("clerk", connections, place.connect, VERSION, lambda: None)
-        askers.start_soon(outcome, outcomes, ref, "hold", str(place.path.with_name("mark")))
+        askers.start_soon(collect, outcomes, ref.ask, "hold", str(place.path.with_name("mark")))
         await appears(place.path.with_name("mark"))
         connections.cancel_scope.cancel()
     assert [str(each) for each in outcomes] == [
@@ -330,7 +303,7 @@ async def test_who_waits_is_answered_before_the_end_is_told(place: Place, mark: 
         served = await place.serve()
         outcomes: list[Any] = []
         async with anyio.create_task_group() as askers:
-            askers.start_soon(outcome, outcomes, place.ref(), "hold", str(mark))
+            askers.start_soon(collect, outcomes, place.ref().ask, "hold", str(mark))
             await appears(mark)
             await served.kill()
             release(mark)
@@ -363,11 +336,11 @@ async def test_who_waits_for_room_at_a_connection_that_ends_goes_on(
     listener, ref = place.listen(), place.ref()
     outcomes: list[Any] = []
     async with anyio.create_task_group() as askers:
-        askers.start_soon(outcome, outcomes, ref, "note", "sent")
+        askers.start_soon(collect, outcomes, ref.ask, "note", "sent")
         server = await place.accept(listener)
         await server.send(protocol.hello(7, VERSION, frozenset({"note"})))
         await server.receive()
-        askers.start_soon(outcome, outcomes, ref, "note", "waits")
+        askers.start_soon(collect, outcomes, ref.ask, "note", "waits")
         await anyio.wait_all_tasks_blocked()
         await place.serve()
         server.close()
@@ -426,7 +399,7 @@ async def test_calls_on_their_way_are_bounded(place: Place, mark: Path, monkeypa
     outcomes: list[Any] = []
     async with anyio.create_task_group() as askers:
         for number in range(5):
-            askers.start_soon(outcome, outcomes, ref, *(("note", str(number)) if number else ("hold", str(mark))))
+            askers.start_soon(collect, outcomes, ref.ask, *(("note", str(number)) if number else ("hold", str(mark))))
             await anyio.wait_all_tasks_blocked()
         await appears(mark)
         await anyio.wait_all_tasks_blocked()
@@ -446,10 +419,10 @@ async def test_a_stop_waits_for_no_room(place: Place, mark: Path, monkeypatch: p
     ref = place.ref()
     outcomes: list[Any] = []
     async with anyio.create_task_group() as askers:
-        askers.start_soon(outcome, outcomes, ref, "hold", str(mark))
+        askers.start_soon(collect, outcomes, ref.ask, "hold", str(mark))
         await appears(mark)
         for _ in range(3):
-            askers.start_soon(outcome, outcomes, ref, "note", "behind")
+            askers.start_soon(collect, outcomes, ref.ask, "note", "behind")
         await anyio.wait_all_tasks_blocked()
         assert await ref.stop(0.05) == ActorEnd("it was stopped", normal=True)
     assert sorted(type(each).__name__ for each in outcomes) == ["ActorNotStarted"] * 3 + ["ActorUnknown"]
@@ -530,10 +503,10 @@ async def test_a_caller_whose_calls_are_large_is_read_no_more(
     ref = place.ref()
     outcomes: list[Any] = []
     async with anyio.create_task_group() as askers:
-        askers.start_soon(outcome, outcomes, ref, "hold", str(mark))
+        askers.start_soon(collect, outcomes, ref.ask, "hold", str(mark))
         await appears(mark)
         for _ in range(30):
-            askers.start_soon(outcome, outcomes, ref, "note", "x" * 40_000)
+            askers.start_soon(collect, outcomes, ref.ask, "note", "x" * 40_000)
         while served.statistics().messages < 3:  # noqa: ASYNC110
             await anyio.sleep(0.005)
         await anyio.wait_all_tasks_blocked()
@@ -630,7 +603,7 @@ async def test_another_version_is_told_so_on_both_sides(place: Place, callers: A
     listener, ref = place.listen(), place.ref()
     outcomes: list[Any] = []
     async with anyio.create_task_group() as askers:
-        askers.start_soon(outcome, outcomes, ref, "note")
+        askers.start_soon(collect, outcomes, ref.ask, "note")
         server = await place.accept(listener)
         await server.send({**protocol.hello(7, "9.9"), "protocol": 99})
         assert "use one version" in (await server.receive())["goodbye"]
@@ -666,7 +639,7 @@ async def test_what_is_no_answer_ends_the_connection_and_leaves_unknown_what_was
     listener, ref = place.listen(), place.ref()
     outcomes: list[Any] = []
     async with anyio.create_task_group() as askers:
-        askers.start_soon(outcome, outcomes, ref, "note")
+        askers.start_soon(collect, outcomes, ref.ask, "note")
         server = await place.accept(listener)
         await server.send(protocol.hello(7, VERSION, frozenset({"note"})))
         await server.receive()
