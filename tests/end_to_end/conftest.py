@@ -11,6 +11,7 @@ from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.storage.store import BackendName
 
+from ..command_line import CommandLine
 from ..served_tasks import no_task_left
 from ..shims import Shims
 from ..stores import make_store
@@ -29,6 +30,12 @@ def store(tmp_path: Path, kept_by: BackendName) -> Path:
     if kept_by != "journal":
         make_store(path, kept_by)
     return path
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    """The command line of a store that isn't there yet."""
+    return CommandLine(tmp_path / "store", tmp_path)
 
 
 @pytest.fixture

@@ -20,12 +20,6 @@ from ..command_line import DEADLINE_SECONDS, CommandLine, Outcome, event_line
 from ..serving import eventually, served_store
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    """The command line of a store that isn't there yet."""
-    return CommandLine(tmp_path / "store", tmp_path)
-
-
 def assert_one_line(outcome: Outcome, code: int, *parts: str) -> None:
     """Hold that a command ended with a code and one line that has these parts, and told scripts the same."""
     assert outcome.code == code, outcome

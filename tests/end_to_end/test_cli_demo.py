@@ -6,18 +6,10 @@ import os
 import re
 from pathlib import Path
 
-import pytest
-
 from ..command_line import CommandLine
 from ..session_files import conversation, encoded
 
 ZEROS = ("lost", "repeated", "holes", "open_turns")
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    """The command line of a store that the demo must not touch."""
-    return CommandLine(tmp_path / "store", tmp_path)
 
 
 def test_nothing_acknowledged_is_lost(cli: CommandLine, tmp_path: Path) -> None:

@@ -33,12 +33,6 @@ CODEX_KEY = f"codex:{CODEX_SESSION}"
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    """The command line of a store that isn't there yet."""
-    return CommandLine(tmp_path / "store", tmp_path)
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with one session file of each program."""
     files = tmp_path / "files"

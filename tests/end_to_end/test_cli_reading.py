@@ -20,12 +20,6 @@ from ..serving import served_store
 from ..stores import StoreInTest, appended, create, lines, new_store, owner
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    """The command line of a store that isn't there yet."""
-    return CommandLine(tmp_path / "store", tmp_path)
-
-
 def fill(store: StoreInTest) -> None:
     """Store three sessions: one left, one whose owner died in a turn, one child."""
     journal = store.open()

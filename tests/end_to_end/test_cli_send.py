@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,12 +11,6 @@ from ..command_line import CommandLine
 from ..serving import eventually
 
 MESSAGE = json.dumps({"text": "and lint it"}, indent=2)
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    """The command line of a store that isn't there yet."""
-    return CommandLine(tmp_path / "store", tmp_path)
 
 
 def test_a_message_is_stored_and_its_number_printed(cli: CommandLine) -> None:

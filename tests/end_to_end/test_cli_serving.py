@@ -21,12 +21,6 @@ from ..serving import eventually, kill_holder, stopped, watched
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    """The command line of a store that isn't there yet."""
-    return CommandLine(tmp_path / "store", tmp_path)
-
-
-@pytest.fixture
 def served(cli: CommandLine) -> Iterator[subprocess.Popen[bytes]]:
     """The store, served by `turnkeeper serve`."""
     with cli.running("serve", "--json") as process:

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from ..command_line import CommandLine, event_line
 from ..serving import eventually
-
-
-@pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    """The command line of a store that isn't there yet."""
-    return CommandLine(tmp_path / "store", tmp_path)
 
 
 def new_with_events(cli: CommandLine, *arguments: str) -> str:

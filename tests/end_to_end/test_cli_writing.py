@@ -20,12 +20,6 @@ INTERRUPTED_SECONDS_MAX = 2.5
 """Within a second of Ctrl-C a command has ended; a busy machine is allowed some more."""
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> CommandLine:
-    """The command line of a store that isn't there yet."""
-    return CommandLine(tmp_path / "store", tmp_path)
-
-
 def told_lines(process: subprocess.Popen[bytes], count: int) -> list[dict[str, object]]:
     """Wait until a running command has printed so many JSON lines, and give them."""
     assert process.stdout is not None
