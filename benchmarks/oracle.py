@@ -129,7 +129,7 @@ def read_journal(store: Path) -> Found:
         if is_task(record["stream"]) or told_session(record["stream"]) is not None:
             continue
         try:
-            data = _whole(store, record["data"])
+            data = whole_data(store, record["data"])
         except (OSError, ValueError):
             found.unreadable += 1
         else:
@@ -155,8 +155,11 @@ def told_session(stream: str) -> str | None:
     return stream.removeprefix(_INBOX) if stream.startswith(_INBOX) else None
 
 
-def _whole(store: Path, data: Any) -> Any:
-    """Give an event's data: what stands in its line, or in the file that stands there instead."""
+def whole_data(store: Path, data: Any) -> Any:
+    """Give an event's data: what stands in its line, or in the file that stands there instead.
+
+    Raises OSError or ValueError where that file can't be read, or is another one.
+    """
     name = data.get("$blob")
     if not isinstance(name, str):
         return data

@@ -6,9 +6,14 @@ when, a note is there whole or not at all, and a last line without its end is no
 `Notebook`, one each, and stand nowhere else; who judges reads them back as plain values, with `read_notebooks`.
 
 Two rules make them worth something. What is about to be done is noted *before* it (sent, wrote, sending, deleting,
-undeleting, starting, stopping, strike): nothing may be found that nobody was about to do. What was promised is noted
-*after* the promise (all others): it must be found. Values are noted as digests, so each event's data must be unlike any
-other's of its session: two equal ones can't be told apart.
+undeleting, starting, stopping, leaving, strike): nothing may be found that nobody was about to do. What was promised is
+noted *after* the promise (all others): it must be found. Values are noted as digests, so each event's data must be
+unlike any other's of its session: two equal ones can't be told apart. Who works on one session in several tasks notes
+in the order of the calls, and holds the others up from a flush's call to its note.
+
+Not noted are events that the product makes itself: ends of turns that nobody ended, results of calls that nobody
+answered, `session/forked`, `session/rewound`, and the acceptance of a message as it is. Starts and ends of turns may
+be, as everything else.
 
 Knows nothing of the product, and waits for a disk: in an event loop, call it in a thread, or take the pause.
 """
@@ -90,15 +95,23 @@ class Notebook:
         """Type and data of the events that are appended next, in this order. Before the first of them is."""
         self._write("sent", session=session, events=[[type, digest(data)] for type, data in events])
 
+    def sent_once(self, session: str, key: str, type: str, data: Any) -> None:
+        """Type and data of one event that is appended next under a key, so that it is stored once. Before it is."""
+        self._write("sent", session=session, events=[[type, digest(data)]], key=key)
+
+    def refused(self, session: str, events: Iterable[tuple[str, Any]]) -> None:
+        """Type and data of events noted as sent whose `append` raised: the product says that they are not stored."""
+        self._write("refused", session=session, events=[[type, digest(data)] for type, data in events])
+
     def wrote(self, session: str, text: str, *, channel: str = "text") -> None:
         """The text, of one token or more, that is written next. Before it is."""
         self._write("wrote", session=session, channel=channel, text=text)
 
     def acknowledged(self, session: str, head: int, seqs: Sequence[int] = ()) -> None:
-        """A flush has returned: all that this opening sent and wrote before is durable, in numbers below `head`.
+        """A flush has returned: all that this opening sent and wrote before is durable, and has numbers below `head`.
 
-        `seqs` are the numbers that `append` returned for the events sent since the last acknowledgement, in their
-        order, where the agent has them.
+        `seqs` are the numbers that `append` returned for the events sent, and not refused, since those that an earlier
+        acknowledgement told: in their order, all of them or none ever.
         """
         self._write("acknowledged", session=session, head=head, seqs=list(seqs))
 
@@ -169,6 +182,10 @@ class Notebook:
         """What a follower was given, in this order."""
         seen = [[event.position, event.stream, event.seq, digest(event.data)] for event in events]
         self._write("followed", follower=follower, events=seen)
+
+    def awaited(self, follower: str, position: int) -> None:
+        """It was waited for until the follower must have been given all that it follows up to this position."""
+        self._write("awaited", follower=follower, position=position)
 
     def read(self, session: str, first: int, head: int, events: Iterable[ReadEvent]) -> None:
         """What a reading of a session's events from number `first` up to its head gave, with its parent's, in order."""

@@ -57,6 +57,17 @@ def test_a_note_is_one_line_on_disk_before_the_method_returns(tmp_path: Path, mo
     assert (tmp_path / "agent").read_text() == line
 
 
+def test_what_was_sent_is_known_by_its_content_in_every_note_of_it(tmp_path: Path) -> None:
+    """Sent, sent under a key and refused: each names an event by type and digest, so that they can be put together."""
+    with Notebook(tmp_path / "agent") as notebook:
+        notebook.sent("a", [("my/note", {"n": 1})])
+        notebook.sent_once("a", "key", "my/note", {"n": 2})
+        notebook.refused("a", [("my/note", {"n": 1})])
+    sent, sent_once, refused = map(said, read_notebooks([tmp_path / "agent"]))
+    assert sent["events"] == refused["events"] == [["my/note", digest({"n": 1})]]
+    assert sent_once == {"what": "sent", "session": "a", "events": [["my/note", digest({"n": 2})]], "key": "key"}
+
+
 def test_an_unfinished_last_line_is_nothing(tmp_path: Path) -> None:
     """Whoever was killed in the write has noted nothing with it, and other notebooks are whole."""
     for name in ("agent-1", "agent-2"):
