@@ -10,7 +10,7 @@ from __future__ import annotations
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from turnkeeper.runtime.actors import without_interrupts
+from turnkeeper.runtime.interrupts import without_interrupts
 
 
 class Background:

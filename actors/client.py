@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from turnkeeper.runtime.actors import without_interrupts
 from turnkeeper.runtime.frame_socket import FrameSocket
 from turnkeeper.runtime.frames import FrameError
 from turnkeeper.runtime.identity import own_identity, process_state
+from turnkeeper.runtime.interrupts import without_interrupts
 from turnkeeper.storage.errors import BlobMissing, NotFound, SessionBusy, StorageError, StoreRefused
 from turnkeeper.storage.store import BackendName, Durability
 

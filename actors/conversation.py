@@ -13,9 +13,9 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
-from turnkeeper.runtime.actors import without_interrupts
 from turnkeeper.runtime.frame_socket import FrameSocket
 from turnkeeper.runtime.frames import FrameError
+from turnkeeper.runtime.interrupts import without_interrupts
 
 from .link import Link, Request
 from .protocol import check_hello

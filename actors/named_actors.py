@@ -9,7 +9,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from turnkeeper.runtime.actor_ref import ActorRef
-from turnkeeper.runtime.actors import MailboxRef, without_interrupts
+from turnkeeper.runtime.interrupts import without_interrupts
+from turnkeeper.runtime.mailbox_ref import MailboxRef
 from turnkeeper.runtime.remote.protocol import FAREWELL_SECONDS
 from turnkeeper.runtime.remote.ref import RemoteRef
 from turnkeeper.runtime.remote.serving import ActorServer

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from turnkeeper.runtime.actor_ref import ActorRef
-from turnkeeper.runtime.actors import SHUTDOWN_SECONDS, MailboxRef, spawn_in_loop
+from turnkeeper.runtime.actor_ref import SHUTDOWN_SECONDS, ActorRef
+from turnkeeper.runtime.actors import spawn_in_loop
+from turnkeeper.runtime.mailbox_ref import MailboxRef
 from turnkeeper.runtime.restart import RestartPolicy
 from turnkeeper.runtime.supervision.child_spec import ChildSpec, Strategy
 from turnkeeper.runtime.supervision.supervisor import Supervisor

@@ -15,7 +15,7 @@ from types import TracebackType
 
 import anyio
 
-from turnkeeper.runtime.actors import without_interrupts
+from turnkeeper.runtime.interrupts import without_interrupts
 from turnkeeper.runtime.watchdog import HOST_BLOCKED_SECONDS, Blockage, Watchdog
 from turnkeeper.storage.store import Durability
 

@@ -1,7 +1,7 @@
 """What others hold of an actor: the reference, the same wherever the actor lives.
 
 This is the face alone. An actor of this loop, or of a worker process that this loop started, has its mailbox in this
-loop (actors.py).
+loop (mailbox_ref.py).
 """
 
 from __future__ import annotations
@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from .mailbox import MailboxStatistics
+
+SHUTDOWN_SECONDS = 3.0
+"""How long an actor that is stopped may take to handle what it has and to leave, if nothing else is said. With the two
+seconds that a process has after SIGTERM, all is over in five."""
 
 
 @dataclass(frozen=True, slots=True)

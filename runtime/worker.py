@@ -22,22 +22,14 @@ from typing import Any, NamedTuple
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from .actors import (
-    SHUTDOWN_SECONDS,
-    Arguments,
-    Keywords,
-    Letter,
-    LetterLost,
-    LetterRefused,
-    Life,
-    MailboxRef,
-    Sealed,
-    without_interrupts,
-)
+from .actor_ref import SHUTDOWN_SECONDS
 from .errors import WorkerDied, WorkerStartError, error_from_wire
 from .frames import FrameDecoder, FrameError, encode_checked_frame, encode_frame
+from .interrupts import without_interrupts
 from .large_bytes import ANCILLARY_BYTES, Memory, Parcel, memories_in, put_back, take_out, with_memory
+from .letters import Arguments, Keywords, Letter, LetterLost, LetterRefused, Sealed
 from .mailbox import BYTES_MAX, MESSAGES_MAX, Mailbox
+from .mailbox_ref import Life, MailboxRef
 from .main_module import load_failure_from_wire, main_module_of, require_guarded_main
 from .processes import describe_exit
 from .watchdog import PROCESS_BLOCKED_SECONDS, check_blocked_seconds

@@ -14,12 +14,13 @@ from typing import Any
 import anyio
 
 from ..actor_ref import ActorEnd
-from ..actors import Letter, without_interrupts
 from ..errors import ActorNotStarted, ActorUnknown, error_from_wire
 from ..frame_socket import FrameSocket, peer_of
 from ..frames import FrameError, encode_frame
 from ..identity import process_state
 from ..inheritance import close_in_children
+from ..interrupts import without_interrupts
+from ..letters import Letter
 from ..mailbox import MailboxFull, MailboxStatistics, MessageTooLarge
 from . import protocol
 from .protocol import Goodbye

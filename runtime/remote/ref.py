@@ -15,11 +15,12 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from ..actor_ref import ActorEnd, ActorRef
-from ..actors import SHUTDOWN_SECONDS, Arguments, Keywords, Letter, without_interrupts
+from ..actor_ref import SHUTDOWN_SECONDS, ActorEnd, ActorRef
 from ..errors import ActorNotStarted, ActorUnknown
 from ..frame_socket import peer_of
 from ..frames import encode_checked_frame, encode_frame
+from ..interrupts import without_interrupts
+from ..letters import Arguments, Keywords, Letter
 from ..mailbox import MailboxStatistics
 from . import protocol
 from .conversation import Conversation

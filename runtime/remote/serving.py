@@ -15,12 +15,14 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from ..actors import Letter, MailboxRef, seal_in_loop, without_interrupts
 from ..errors import ActorNotStarted, ActorUnknown, error_to_wire
 from ..frame_socket import FrameSocket, peer_of
 from ..frames import FrameError, encode_checked_frame, encode_frame
 from ..inheritance import close_in_children
+from ..interrupts import without_interrupts
+from ..letters import Letter, seal_in_loop
 from ..mailbox import MailboxFull, MessageTooLarge
+from ..mailbox_ref import MailboxRef
 from . import protocol
 from .protocol import Call, CallBack, Goodbye, Stop
 

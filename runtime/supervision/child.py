@@ -10,8 +10,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ..actor_ref import ActorEnd, ActorRef
-from ..actors import without_interrupts
 from ..errors import ChildNotReady, ChildStartError, WorkerStartError, actor_error
+from ..interrupts import without_interrupts
 from ..mailbox import MailboxStatistics
 from .child_spec import ChildSpec
 from .deciding import ChildState

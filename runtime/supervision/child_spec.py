@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
-from ..actors import SHUTDOWN_SECONDS
+from ..actor_ref import SHUTDOWN_SECONDS
 from ..mailbox import BYTES_MAX, MESSAGES_MAX
 from ..restart import RestartPolicy
 from ..watchdog import PROCESS_BLOCKED_SECONDS, check_blocked_seconds

@@ -12,8 +12,9 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from ..actor_ref import ActorEnd, ActorRef
-from ..actors import spawn_in_loop, without_interrupts
+from ..actors import spawn_in_loop
 from ..errors import ChildNotReady, actor_error
+from ..interrupts import without_interrupts
 from ..processes import ProcessEnded
 from .child_spec import ChildSpec, Tree
 

@@ -21,8 +21,8 @@ from anyio.abc import TaskGroup, TaskStatus
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from ..actor_ref import ActorEnd, ActorRef, Down
-from ..actors import without_interrupts
 from ..errors import ChildStartError, TooManyRestarts
+from ..interrupts import without_interrupts
 from ..processes import ProcessEnded
 from ..restart import RestartPolicy
 from .child import Child, ChildStatistics, reason_of

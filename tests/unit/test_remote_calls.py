@@ -17,11 +17,12 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from turnkeeper.runtime.actor_ref import ActorEnd
-from turnkeeper.runtime.actors import MailboxRef, spawn_in_loop
+from turnkeeper.runtime.actors import spawn_in_loop
 from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown
 from turnkeeper.runtime.frame_socket import FrameSocket
 from turnkeeper.runtime.frames import FrameError, encode_frame
 from turnkeeper.runtime.mailbox import MailboxFull
+from turnkeeper.runtime.mailbox_ref import MailboxRef
 from turnkeeper.runtime.remote import protocol
 from turnkeeper.runtime.remote.ref import RemoteRef
 from turnkeeper.runtime.remote.serving import ActorServer
