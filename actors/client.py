@@ -26,13 +26,14 @@ from turnkeeper.storage.store import BackendName, Durability
 from .background import Background
 from .blobs import Blobs
 from .bus import PUBLISH_SECONDS, Bus, Listener
+from .control_request import Request
 from .conversation import Conversation
-from .errors import ForkedProcess, NodeNotAnswering, SessionClosed
+from .errors import ForkedProcess, NodeNotAnswering, SessionClosed, copy_of
 from .ids import new_token
 from .joining import Attachment, join
-from .link import Link, Request
+from .link import Link
 from .names import check_wanted
-from .owned_stream import OwnedStream, copy_of
+from .owned_stream import OwnedStream
 from .protocol import CHANGE, OPEN, PATIENCE_SECONDS, STATISTICS, WATCH
 from .reads import StoreReads
 from .tasks.node_conversation import NodeConversation

@@ -17,7 +17,8 @@ from turnkeeper.runtime.frame_socket import FrameSocket
 from turnkeeper.runtime.frames import FrameError
 from turnkeeper.runtime.interrupts import without_interrupts
 
-from .link import Link, Request
+from .control_request import Request
+from .link import Link
 from .protocol import check_hello
 
 

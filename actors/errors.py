@@ -267,3 +267,11 @@ class TaskRefused(TurnkeeperError):
 
     def message(self) -> str:
         return f"the task can't be started: {self.what} {self.why}"
+
+
+def copy_of(error: Exception) -> Exception:
+    """Make the error anew from its fields, so that each raising has a traceback and notes of its own."""
+    try:
+        return type(error)(*error.args)
+    except TypeError:
+        return error

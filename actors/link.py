@@ -21,6 +21,7 @@ from typing import Any
 from turnkeeper.runtime.frames import FrameError, encode_frame
 from turnkeeper.storage.errors import BlobMissing, Exists, StorageError
 
+from .control_request import Request
 from .owned_stream import Entry, OwnedStream
 from .protocol import ERROR, OPEN, RELEASE, error_from_wire
 
@@ -35,33 +36,6 @@ COMPANY_STREAMS_MIN = 32
 
 BUFFER_BYTES_MAX = 32 * 1024 * 1024
 """Lines that wait or are unanswered, over all streams of a link; with this many an append waits."""
-
-
-class Request:
-    """A control request until it is answered: then `reply` or `error` is set, and `wake` is called.
-
-    One that is `for_caller` also ends when the store can't be reached; any other waits as long as that takes.
-    """
-
-    __slots__ = ("error", "for_caller", "message", "reply", "wake")
-
-    def __init__(self, message: dict[str, Any], *, for_caller: bool) -> None:
-        self.message = message
-        self.for_caller = for_caller
-        self.reply: dict[str, Any] | None = None
-        self.error: Exception | None = None
-        self.wake: Callable[[], object] | None = None
-
-    @property
-    def is_answered(self) -> bool:
-        """Say whether the answer is there, good or bad."""
-        return self.reply is not None or self.error is not None
-
-    def answer(self, reply: dict[str, Any] | None, error: Exception | None, *, wake: bool = True) -> None:
-        """Take the answer and wake who waits for it."""
-        self.reply, self.error = reply, error
-        if wake and self.wake is not None:
-            self.wake()
 
 
 class Link:

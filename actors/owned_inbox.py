@@ -16,9 +16,9 @@ from turnkeeper.storage.errors import Corrupt, Fenced, NotFound
 from turnkeeper.storage.requests import Gap
 
 from .acceptance import Accepted
+from .control_request import Request
 from .errors import AlreadyAccepted, SessionClosed, TooFarAhead
 from .ids import inbox_id
-from .link import Request
 from .owned_stream import OwnedStream
 from .protocol import LISTEN, UNLISTEN
 from .records import Event, EventPage

@@ -21,7 +21,7 @@ from turnkeeper.storage.errors import BlobMissing, Conflict, Failed, Fenced, Sto
 from turnkeeper.storage.exact_json import encode_data
 from turnkeeper.storage.limits import PATCH_BYTES_MAX
 
-from .errors import SessionClosed
+from .errors import SessionClosed, copy_of
 
 if TYPE_CHECKING:
     from .chunks import Chunks
@@ -409,11 +409,3 @@ class OwnedStream:
 
 def _fits(patch: Patch | None) -> bool:
     return patch is None or len(encode_data("summary's changes", patch)) <= PATCH_BYTES_MAX
-
-
-def copy_of(error: Exception) -> Exception:
-    """Make the error anew from its fields, so that each raising has a traceback and notes of its own."""
-    try:
-        return type(error)(*error.args)
-    except TypeError:
-        return error

@@ -21,6 +21,7 @@ from turnkeeper.storage.exact_json import Surrogates
 
 from .acceptance import Accepted
 from .chunks import TEXT_CHANNEL, Chunks
+from .control_request import Request
 from .core_types import SNAPSHOT
 from .folding import (
     NEWEST_REWIND,
@@ -54,7 +55,6 @@ from .walking import Events, Walking
 
 if TYPE_CHECKING:
     from .client import Client
-    from .link import Request
 
 END_SECONDS_MAX = 5.0
 """How long the end of a turn, a tool or a session may wait for the store, in a shield."""

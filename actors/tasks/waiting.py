@@ -7,19 +7,17 @@ doesn't matter whether a wait begins before, at or after the end, nor which node
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import anyio
 
 from turnkeeper.storage.requests import StreamRow
 
+from ..control_request import Request
 from ..protocol import WAIT_TASK
 from .node_conversation import NodeConversation, reply_to
 from .starting import SECONDS_MAX, is_seconds
 from .state import TaskState
-
-if TYPE_CHECKING:
-    from ..link import Request
 
 Until = Literal["all", "any", "first_failure"]
 
