@@ -5,7 +5,7 @@ owner (0700, files 0600):
 
     store.json              what the store is; carries the lock (store.py, lock.py)
     journal/00000001.jsonl  segments, sealed at about 128 MiB
-    index/<random>/         LMDB; delete it and nothing is lost (index.py)
+    index/<random>/         LMDB; delete it and nothing is lost (index.py, index_tables.py)
     index.json              which index may be trusted, and a witness of what was acknowledged (trust.py)
     blobs/<ab>/<digest>     contents too large for a line, by content (blobs.py)
     quarantine/             bytes cut from a torn tail, each with a note

@@ -12,7 +12,8 @@ from .blobs import blob_path
 from .errors import Corrupt
 from .filesystem import FileSystem
 from .findings import Finding, SeqRange, join_ranges
-from .index import Index, Transaction
+from .index import Index
+from .index_tables import Transaction
 from .limits import BLOB_BYTES_MAX, MIB
 from .reading import RunReader
 

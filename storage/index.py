@@ -1,18 +1,8 @@
 """The LMDB index: where each stream's events lie. Derived from the headers alone, and disposable.
 
-    streams    id -> number, head, epoch, position, time, first seq of the extents that follow, up to 16 extents
-    blocks     (number, first seq) -> 16 extents that a full record moved out, or those before a gap
-    summaries  id -> JSON object, written only by patches
-    keys       id NUL digest -> seq of the line that was stored under that key
-    names      digest of a host's key -> id
-    blobs      (digest, number, seq) of a run that names a blob -> nothing
-    recent     (position >> 12, number) -> id, moved only when the bucket changes
-    marks      position -> (segment, offset) of a batch, one for each 256 KiB of journal
-    meta       what is indexed, the next stream number, and how many streams have no owner
-
-An index built anew from the headers equals the one that was kept, entry for entry: every value is a pure function of
-the batches. The only module that knows LMDB. A value that a transaction gives is copied before it leaves here. An
-environment must not be used in a forked child: it refuses by pid.
+Here it is opened and written; index_tables.py says what is in it, and reads that. An index built anew from the headers
+equals the one that was kept, entry for entry: every value is a pure function of the batches. The only module that knows
+LMDB. An environment must not be used in a forked child: it refuses by pid.
 """
 
 from __future__ import annotations
@@ -39,42 +29,32 @@ from .index_records import (
     NUMBER,
     POSITION_KEY,
     RECENT_KEY,
-    RECORD,
-    Extent,
     Indexed,
     PlacedRun,
     StreamState,
-    decode_extents,
-    decode_record,
     key_digest,
 )
-from .limits import EXTENTS_MAX, ID_PATTERN, MAP_BYTES, MARK_BYTES, MIB
-from .requests import OWNERLESS, StreamRow, Summary
-from .row_filter import RowFilter
+from .index_tables import BUCKET_BITS, TABLES, IndexTables, Transaction
+from .limits import EXTENTS_MAX, MAP_BYTES, MARK_BYTES, MIB
+from .requests import OWNERLESS, Summary
 from .scanning import Batch
-
-Transaction: TypeAlias = Any
 
 _OWNERLESS_KEY = b"ownerless"
 _BLOCK_BYTES = EXTENTS_MAX * EXTENT.size
-_BUCKET_BITS = 12
 _HOT_RECORDS_MAX = 50_000
 _READERS_MAX = 4096
-_DATABASES = ("streams", "blocks", "summaries", "keys", "names", "blobs", "recent", "marks", "meta")
 
 
-class Index:
+class Index(IndexTables):
     """One open index environment, for the writer (`open_writable`) or for readers (`open_readable`)."""
 
     def __init__(self, environment: Any, *, writable: bool) -> None:
+        super().__init__({name: environment.open_db(name.encode(), create=writable) for name in TABLES})
         self._environment = environment
         self._pid = os.getpid()
         self._hot: dict[str, StreamState] = {}
-        self._databases = {name: environment.open_db(name.encode(), create=writable) for name in _DATABASES}
-        self._streams = self._databases["streams"]
-        self._recent = self._databases["recent"]
         with environment.begin() as transaction:
-            self.indexed = self._read_indexed(transaction)
+            self.indexed = self.read_indexed(transaction)
             counted = transaction.get(_OWNERLESS_KEY, db=self._databases["meta"])
             self._ownerless: int = NUMBER.unpack(counted)[0] if counted else 0
 
@@ -155,19 +135,6 @@ class Index:
     def _check_process(self) -> None:
         if self._pid != os.getpid():
             raise RuntimeError("an index can't be used in a forked child; open the store again in this process")
-
-    # -- what is indexed
-
-    def read_indexed(self, transaction: Transaction) -> Indexed | None:
-        """Give the last indexed batch as this snapshot has it."""
-        return self._read_indexed(transaction)
-
-    def _read_indexed(self, transaction: Transaction) -> Indexed | None:
-        value = transaction.get(b"indexed", db=self._databases["meta"])
-        if value is None:
-            return None
-        segment, offset, batch, h, next_position, next_number = INDEXED.unpack(value)
-        return Indexed(segment, offset, batch, h.decode(), next_position, next_number)
 
     # -- writing
 
@@ -314,7 +281,7 @@ class Index:
 
     def _move_recent(self, transaction: Transaction, state: StreamState, stream: str, position: int) -> None:
         """Note a stream's last position, and move it up in the list of recent ones if its bucket is another now."""
-        bucket, old = position >> _BUCKET_BITS, state.position >> _BUCKET_BITS
+        bucket, old = position >> BUCKET_BITS, state.position >> BUCKET_BITS
         if state.position == 0 or bucket != old:
             if state.position:
                 transaction.delete(RECENT_KEY.pack(old, state.number), db=self._recent)
@@ -355,16 +322,11 @@ class Index:
                     transaction.put(bytes.fromhex(key_digest(value)), key, db=self._databases["names"])
         transaction.put(key, orjson.dumps(summary, option=orjson.OPT_SORT_KEYS), db=summaries)
 
-    # -- reading
+    # -- what only the writer knows, and comparing
 
     def state(self, transaction: Transaction, stream: str) -> StreamState | None:
         """Give a stream's record, from the writer's hot ones or the snapshot."""
         return self._hot.get(stream) or self._load(transaction, stream)
-
-    def snapshot_state(self, transaction: Transaction, stream: str) -> StreamState | None:
-        """Give a stream's record as this snapshot has it; what can't be an id has none, and may be no key of LMDB's."""
-        value = transaction.get(stream.encode(), db=self._streams) if ID_PATTERN.match(stream) else None
-        return None if value is None else decode_record(value)
 
     def _load(self, transaction: Transaction, stream: str) -> StreamState | None:
         state = self.snapshot_state(transaction, stream)
@@ -373,172 +335,6 @@ class Index:
         if state is not None:
             self._hot[stream] = state
         return state
-
-    def summary(self, transaction: Transaction, stream: str) -> Summary:
-        """Give a stream's summary; empty where it has none."""
-        summary: Summary = orjson.loads(self.summary_content(transaction, stream))
-        return summary
-
-    def summary_content(self, transaction: Transaction, stream: str) -> bytes:
-        """Give a stream's summary as it is kept, as compact JSON."""
-        content: bytes = transaction.get(stream.encode(), db=self._databases["summaries"]) or b"{}"
-        return content
-
-    def places_holding(
-        self, transaction: Transaction, wanted: RowFilter, bound: tuple[int, str]
-    ) -> list[tuple[int, str]]:
-        """List (position, id) of streams with events whose summaries may fit, newest first, from `bound` down.
-
-        Walks all summaries, which takes less time than a walk by recency: they lie behind each other.
-        """
-        needle, passes = wanted.needle, wanted.passes
-        summaries = transaction.cursor(db=self._databases["summaries"])
-        streams = [stream for stream, content in summaries if needle in content and passes(content)]
-        places = [(self._position(transaction, stream), stream.decode()) for stream in streams]
-        return sorted((place for place in places if place[0] > 0 and place <= bound), reverse=True)
-
-    def _position(self, transaction: Transaction, stream: bytes) -> int:
-        return int(RECORD.unpack_from(transaction.get(stream, db=self._streams))[3])
-
-    def row(self, transaction: Transaction, stream: str) -> StreamRow | None:
-        """Give a stream's row of a list."""
-        state = self.snapshot_state(transaction, stream)
-        if state is None:
-            return None
-        summary = self.summary(transaction, stream)
-        return StreamRow(stream, state.head, state.epoch, state.position, state.active, summary)
-
-    def stored_key(self, transaction: Transaction, stream: str, key: str) -> int | None:
-        """Give the seq of the line that was stored under `key`."""
-        entry = stream.encode() + b"\0" + bytes.fromhex(key_digest(key))
-        value = transaction.get(entry, db=self._databases["keys"])
-        return None if value is None else int(NUMBER.unpack(value)[0])
-
-    def stream_named(self, transaction: Transaction, key: str) -> str | None:
-        """Give the id of the stream that a host's key names."""
-        value = transaction.get(bytes.fromhex(key_digest(key)), db=self._databases["names"])
-        return None if value is None else value.decode()
-
-    def named_blobs(self, transaction: Transaction) -> Iterator[tuple[str, str, int]]:
-        """Walk (digest, stream, first seq) of the runs that name blobs, in the order of digests."""
-        streams: dict[int, str] = {}
-        for entry in transaction.cursor(db=self._databases["blobs"]).iternext(values=False):
-            digest, (number, seq) = entry[: -BLOB_RUN.size], BLOB_RUN.unpack(entry[-BLOB_RUN.size :])
-            streams = streams or self._streams_by_number(transaction)
-            yield digest.hex(), streams[number], seq
-
-    def _streams_by_number(self, transaction: Transaction) -> dict[int, str]:
-        return {RECORD.unpack_from(value)[0]: key.decode() for key, value in transaction.cursor(db=self._streams)}
-
-    def is_blob_named(self, transaction: Transaction, digest: str) -> bool:
-        """Say whether some run names a blob."""
-        cursor = transaction.cursor(db=self._databases["blobs"])
-        wanted = bytes.fromhex(digest)
-        return bool(cursor.set_range(wanted)) and cursor.key().startswith(wanted)
-
-    def streams_beginning(
-        self, transaction: Transaction, prefix: str, limit: int, *, ownerless: bool = True
-    ) -> list[str]:
-        """List ids that begin with `prefix`, in order, `limit` at most; also those without an owner, if wanted."""
-        found: list[str] = []
-        cursor = transaction.cursor(db=self._streams)
-        more = cursor.set_range(prefix.encode()) if prefix else cursor.first()
-        while more and len(found) < limit and cursor.key().startswith(prefix.encode()):
-            if ownerless or RECORD.unpack_from(cursor.value())[2] != OWNERLESS:
-                found.append(cursor.key().decode())
-            more = cursor.next()
-        return found
-
-    def extents(self, transaction: Transaction, stream: str, start: int, stop: int, size_max: int) -> list[Extent]:
-        """List the extents that hold events `start` to `stop` (without it), until they add up to `size_max` bytes."""
-        state = self.snapshot_state(transaction, stream)
-        if state is None or start >= stop:
-            return []
-        found: list[Extent] = []
-        size = 0
-        for extent in self._all_extents(transaction, state, start):
-            if extent.first >= stop or (found and size + extent.size > size_max):
-                break
-            if extent.first + extent.events > start:
-                found.append(extent)
-                size += extent.size
-        return found
-
-    def has_events_between(self, transaction: Transaction, stream: str, begin: int, end: int) -> bool:
-        """Say whether a stream has events with positions from `begin` to `end` (without it)."""
-        extents = self.all_extents(transaction, stream)
-        return any(begin < extent.position + extent.events and extent.position < end for extent in extents)
-
-    def all_extents(self, transaction: Transaction, stream: str) -> list[Extent]:
-        """List all extents of a stream."""
-        state = self.snapshot_state(transaction, stream)
-        return [] if state is None else list(self._all_extents(transaction, state, 0))
-
-    def gaps(self, transaction: Transaction, stream: str) -> list[tuple[int, int]]:
-        """List (first seq, number) of the events below the head that no batch holds."""
-        state = self.snapshot_state(transaction, stream)
-        if state is None:
-            return []
-        summary = self.summary(transaction, stream)
-        due = int(summary.get("parent_seq") or 0)
-        found = []
-        for extent in self._all_extents(transaction, state, 0):
-            if extent.first > due:
-                found.append((due, extent.first - due))
-            due = extent.first + extent.events
-        return [*found, (due, state.head - due)] if state.head > due else found
-
-    def _all_extents(self, transaction: Transaction, state: StreamState, start: int) -> Iterator[Extent]:
-        """Walk a stream's extents in order, from the block that holds `start` on."""
-        if start < state.first:
-            cursor = transaction.cursor(db=self._databases["blocks"])
-            wanted = BLOCK_KEY.pack(state.number, start)
-            lower = BLOCK_KEY.pack(state.number, 0)
-            found = cursor.set_range(wanted)
-            if not found or cursor.key() != wanted:
-                back = cursor.prev() if found else cursor.last()
-                found = bool(back and cursor.key() >= lower) or cursor.set_range(lower)
-            while found:
-                number, first = BLOCK_KEY.unpack(cursor.key())
-                if number != state.number:
-                    break
-                yield from decode_extents(cursor.value(), first)
-                found = cursor.next()
-        yield from decode_extents(bytes(state.extents), state.first)
-
-    def recent(self, transaction: Transaction, before: tuple[int, str] | None) -> Iterator[tuple[int, str]]:
-        """Walk (position, id) of streams with events, newest first, below `before`."""
-        cursor = transaction.cursor(db=self._recent)
-        if before is None:
-            more = cursor.last()
-        else:
-            bound = RECENT_KEY.pack((before[0] >> _BUCKET_BITS) + 1, 0)
-            more = cursor.prev() if cursor.set_range(bound) else cursor.last()
-        while more:
-            bucket = RECENT_KEY.unpack(cursor.key())[0]
-            rows: list[tuple[int, str]] = []
-            while more and RECENT_KEY.unpack(cursor.key())[0] == bucket:
-                stream = cursor.value()
-                rows.append((self._position(transaction, stream), stream.decode()))
-                more = cursor.prev()
-            rows.sort(reverse=True)
-            yield from (row for row in rows if before is None or row < before)
-
-    def mark_before(self, transaction: Transaction, position: int) -> tuple[int, int] | None:
-        """Give (segment, offset) of a batch at or before the one that holds `position`; None where none is known."""
-        return next(self.marks_before(transaction, position), None)
-
-    def marks_before(self, transaction: Transaction, position: int) -> Iterator[tuple[int, int]]:
-        """Walk back over (segment, offset) of batches that are known by their places, from `position` on."""
-        cursor = transaction.cursor(db=self._databases["marks"])
-        key = POSITION_KEY.pack(position)
-        found = cursor.set_range(key)
-        if not found or cursor.key() != key:
-            found = cursor.prev() if found else cursor.last()
-        while found:
-            segment, offset = MARK.unpack(cursor.value())
-            yield segment, offset
-            found = cursor.prev()
 
     def entries(self) -> dict[str, list[tuple[bytes, bytes]]]:
         """Give every entry of every table, to compare one index with another."""
@@ -555,10 +351,6 @@ class Index:
                 if entries[0] != entries[1] or not all(pairs):
                     return name, *entries
         return None
-
-    def count_streams(self, transaction: Transaction) -> int:
-        """Count the streams."""
-        return int(transaction.stat(self._streams)["entries"])
 
     @property
     def ownerless(self) -> int:
@@ -577,7 +369,7 @@ def _open_environment(path: str, *, readonly: bool, subdir: bool = True, lock: b
                 subdir=subdir,
                 readonly=readonly,
                 create=not readonly and subdir,
-                max_dbs=len(_DATABASES),
+                max_dbs=len(TABLES),
                 max_readers=_READERS_MAX,
                 sync=False,
                 metasync=False,

@@ -27,8 +27,9 @@ from .filesystem import FileSystem, LocalFileSystem, write_whole_file
 from .findings import join_ranges
 from .format import FILLING, BatchHeader, Run, encode_batch_header, encode_run
 from .hopping import FileScanner, Progress
-from .index import Index, Transaction
+from .index import Index
 from .index_records import PlacedRun, placed_runs
+from .index_tables import Transaction
 from .limits import (
     FILLING_AHEAD_BYTES,
     FILLING_STEP_BYTES,

@@ -7,8 +7,9 @@ changes nothing.
 from __future__ import annotations
 
 from .filesystem import FileSystem
-from .index import Index, Transaction
+from .index import Index
 from .index_records import Indexed
+from .index_tables import Transaction
 from .scanning import Batch, is_foreign, open_segment
 
 

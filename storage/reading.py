@@ -20,8 +20,9 @@ from .filesystem import FileSystem, LocalFileSystem
 from .findings import Finding, SeqRange
 from .format import event_prefix, is_id
 from .hopping import JournalHop
-from .index import Index, Transaction, shared_index
+from .index import Index, shared_index
 from .index_records import Extent, placed_runs
+from .index_tables import Transaction
 from .limits import READ_CHUNK_BYTES, SPAN_GAP_BYTES
 from .requests import Gap, Page, StoredEvent, StreamRow, Summary, check_bounds
 from .row_filter import RowFilter
