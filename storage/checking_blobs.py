@@ -15,7 +15,7 @@ from .findings import Finding, SeqRange, join_ranges
 from .index import Index
 from .index_tables import Transaction
 from .limits import BLOB_BYTES_MAX, MIB
-from .reading import RunReader
+from .run_reader import RunReader
 
 
 class _Fault(NamedTuple):

@@ -40,8 +40,9 @@ from .limits import (
     SEGMENT_BYTES,
 )
 from .opening import ActiveSegment, Opened, OpeningReport, create_segment, open_for_writing
-from .reading import RunReader, resolve
+from .reading import resolve
 from .requests import Appended, Granted, Post, Request, Result, StreamRow, Summary
+from .run_reader import RunReader
 from .scanning import Batch
 from .store import WRITER_FILE, StoreDescription, describe
 from .trust import Witness, with_state, write_index_record
