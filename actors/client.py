@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import anyio
 
@@ -39,15 +39,19 @@ from .reads import StoreReads
 from .tasks.node_conversation import NodeConversation
 from .vocabulary import Vocabulary
 
-if TYPE_CHECKING:
-    from .session import Session
-
 RETRY_SECONDS_FIRST = 0.01
 RETRY_SECONDS_MAX = 2.0
 """Pauses between two attempts that failed, each of which has had a patience of its own: doubled, up to the greatest."""
 
 LEAVE_SECONDS = 5.0
 """How long leaving waits for the node's end, if nothing else is said."""
+
+
+class OpenSession(Protocol):
+    """What a client knows of a session that is open through it."""
+
+    async def aclose(self) -> None:
+        """Close it."""
 
 
 class Client:
@@ -69,7 +73,7 @@ class Client:
         self.link.put_blob_again = self._put_blob_again
         self.link.blobs_named = self.blobs.forget
         self.new_event = self._conversation.new_event
-        self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self.sessions: weakref.WeakSet[OpenSession] = weakref.WeakSet()
         self.path = path
         self._token = token
         self._attachment = attachment
@@ -134,11 +138,7 @@ class Client:
 
     def stream_open_here(self, name: str) -> OwnedStream | None:
         """Give the stream of the session that is open through this client and has this id or key, stored or not."""
-        open_here = self.link.streams
-        for session in self.sessions:
-            if name in (session.id, session.key) and session._stream in open_here:
-                return session._stream
-        return None
+        return next((stream for stream in self.link.streams if name in stream.names), None)
 
     async def open_stream(
         self,

@@ -51,6 +51,7 @@ class OwnedStream:
     `head` is the number of the next line, `acknowledged` that of the first line that isn't known to be durable.
     `position` is that of the last acknowledged event, None before there is one. `reservation` is the request that
     reserved the stream, as long as nothing of it is stored; its `create` is the header that the first group brings.
+    `names` are those of the session that has it: its id, and its key if there is one.
     """
 
     __slots__ = (
@@ -76,6 +77,7 @@ class OwnedStream:
         "is_refusal_told",
         "keyed_answer",
         "leaving",
+        "names",
         "position",
         "putting_blob",
         "queued",
@@ -98,6 +100,7 @@ class OwnedStream:
         self.epoch = epoch
         self.head = head
         self.reservation = reservation
+        self.names: tuple[str | None, ...] = ()
         self.acknowledged = head
         self.position: int | None = None
         self._lines: list[bytes] = []

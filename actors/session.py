@@ -89,6 +89,7 @@ class Session:
         self._state = state
         self._inbox = OwnedInbox(client, stream, accepted or Accepted())
         self._rewinds: list[Rewind] = []
+        stream.names = (stream.id, key)
         self._chunks = stream.text = Chunks(stream)
         client.bus.add_source(self._chunks)
         self._summary = LogSummary() if summary is None else summary
