@@ -1,4 +1,4 @@
-"""Endings that are all carried out, whatever fails: what they raise is kept and told at the end."""
+"""What is left in order whatever fails: endings that are all carried out, and what becomes of what they raise."""
 
 from __future__ import annotations
 
@@ -24,3 +24,11 @@ async def carry_out(failures: list[Exception], ending: Ending) -> None:
         await ending()
     except Exception as failure:
         failures.append(failure)
+
+
+def note_or_raise(error: BaseException | None, failure: Exception) -> None:
+    """Raise the failure of an ending, or make it a note of the exception that the body ended with."""
+    if error is None:
+        raise failure
+    if str(failure) != str(error):
+        error.add_note(f"turnkeeper: {failure}")

@@ -22,11 +22,12 @@ from turnkeeper.storage.store import Durability
 from .background import Background
 from .client import Client
 from .inbox import Inbox, Message
+from .leaving import note_or_raise
 from .places import make_parents_of_default, store_place
 from .runtime import Runtime
 from .session import Session
 from .tasks.task import Task, TaskOutput
-from .turns import ToolCall, Turn, note_or_raise
+from .turns import ToolCall, Turn
 
 _LOG = logging.getLogger("turnkeeper")
 

@@ -38,6 +38,7 @@ from .folding import (
     unanswered,
 )
 from .inbox import Inbox
+from .leaving import note_or_raise
 from .log_summary import LogSummary
 from .logs import OwnedLog
 from .messages import Messages
@@ -50,7 +51,7 @@ from .rewinds import Rewind
 from .sending import send
 from .session_header import check_changes, check_header
 from .snapshots import last_snapshot
-from .turns import ToolCall, Turn, note_or_raise
+from .turns import ToolCall, Turn
 from .walking import Events, Walking
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .folding import TOOL_OUTCOME_UNKNOWN, TURN_START, Effect, Reason, text_of
+from .leaving import note_or_raise
 
 if TYPE_CHECKING:
     from .session import Session
@@ -64,14 +65,6 @@ class ToolCall:
             await self._session._end_call(self.id, _error_of(error))
         except Exception as failure:
             note_or_raise(error, failure)
-
-
-def note_or_raise(error: BaseException | None, failure: Exception) -> None:
-    """Raise the failure of an ending, or make it a note of the exception that the body ended with."""
-    if error is None:
-        raise failure
-    if str(failure) != str(error):
-        error.add_note(f"turnkeeper: {failure}")
 
 
 def _error_of(error: BaseException | None) -> str | None:

@@ -17,9 +17,9 @@ from anyio.from_thread import BlockingPortal
 from turnkeeper.runtime.watchdog import HOST_BLOCKED_SECONDS, Blockage
 from turnkeeper.storage.store import Durability
 
+from ..leaving import note_or_raise
 from ..runtime import Runtime
 from ..runtime_opening import open_runtime
-from ..turns import note_or_raise
 from .loop import Loop
 from .runtime import BlockingRuntime
 
