@@ -21,7 +21,7 @@ from typing import Any
 
 import orjson
 
-from turnkeeper.actors.scanning_files import scan_files
+from turnkeeper.actors.writer.scanning_files import scan_files
 from turnkeeper.runtime.identity import own_identity
 from turnkeeper.storage.verify import verify
 

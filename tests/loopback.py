@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from turnkeeper.actors.client import Client
 from turnkeeper.actors.protocol import LIVE_TASKS
-from turnkeeper.actors.writer import Client as Peer
-from turnkeeper.actors.writer import Writer
+from turnkeeper.actors.writer.writer import Client as Peer
+from turnkeeper.actors.writer.writer import Writer
 from turnkeeper.runtime.frames import FrameDecoder
 
 if TYPE_CHECKING:

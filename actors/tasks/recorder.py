@@ -22,7 +22,7 @@ from ..directory import StoreDirectory
 from ..link import Link
 from ..protocol import RECORD, WRITER_SOCKET, error_from_wire
 from ..reads import StoreReads
-from ..writer_requests import RECORDS_MAX
+from ..writer.requests import RECORDS_MAX
 from .records import Notice
 
 RETRY_SECONDS = 0.01

@@ -14,10 +14,10 @@ from turnkeeper.storage.errors import NotFound, StorageError, WrongKind
 from turnkeeper.storage.requests import Post, Result
 
 from ..ids import is_task_id
-from ..inboxes import Inboxes
 from ..kinds import TASK
 from ..protocol import error_to_wire
-from ..writer_requests import Recording
+from ..writer.inboxes import Inboxes
+from ..writer.requests import Recording
 
 
 class Recorded(NamedTuple):

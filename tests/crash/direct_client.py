@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from turnkeeper.actors.ids import new_token
 from turnkeeper.actors.link import Link
-from turnkeeper.actors.openings import Openings
 from turnkeeper.actors.owned_stream import OwnedStream
 from turnkeeper.actors.protocol import OPEN, error_to_wire
-from turnkeeper.actors.writer_requests import appends_from_wire, opening_from_wire
+from turnkeeper.actors.writer.openings import Openings
+from turnkeeper.actors.writer.requests import appends_from_wire, opening_from_wire
 from turnkeeper.runtime.frames import FrameDecoder
 from turnkeeper.storage.errors import StorageError
 from turnkeeper.storage.journal import Journal

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from turnkeeper.actors.openings import Openings
-from turnkeeper.actors.writer_requests import Opening
+from turnkeeper.actors.writer.openings import Openings
+from turnkeeper.actors.writer.requests import Opening
 from turnkeeper.storage import journal as journal_module
 from turnkeeper.storage.errors import Corrupt
 from turnkeeper.storage.journal import Journal

@@ -13,8 +13,9 @@ import pytest
 from anyio.abc import TaskGroup
 
 from turnkeeper import ChildSpec, Supervisor
-from turnkeeper.actors import launch, node_main, writer_main
+from turnkeeper.actors import launch, node_main
 from turnkeeper.actors.runtime_opening import open_runtime
+from turnkeeper.actors.writer import writer_main
 from turnkeeper.runtime.errors import ActorNotStarted, ActorUnknown, WorkerDied
 from turnkeeper.runtime.watchdog import Blockage
 from turnkeeper.runtime.worker import spawn_in_process
@@ -167,7 +168,11 @@ async def test_a_blocked_writer_is_ended_with_its_stacks_in_the_log(
 ) -> None:
     """The append that it was at is stored by the next one, once; the index isn't suspected."""
     writer = make_blocking(
-        tmp_path, "writer.py", writer_main.__file__, "\nfrom turnkeeper.actors.writer import Writer", "Writer._commit"
+        tmp_path,
+        "writer.py",
+        writer_main.__file__,
+        "\nfrom turnkeeper.actors.writer.writer import Writer",
+        "Writer._commit",
     )
     patch = f"from turnkeeper.actors import launch\nlaunch._WRITER_FILE = {writer!r}"
     monkeypatch.setattr(

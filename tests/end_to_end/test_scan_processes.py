@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from turnkeeper.actors import scanning_files
-from turnkeeper.actors.scan_processes import scan_in_processes
-from turnkeeper.actors.scanning_files import scan_files
+from turnkeeper.actors.writer import scanning_files
+from turnkeeper.actors.writer.scan_processes import scan_in_processes
+from turnkeeper.actors.writer.scanning_files import scan_files
 from turnkeeper.storage import journal as journal_module
 from turnkeeper.storage.file_scan import ScanRequest, scan_file
 from turnkeeper.storage.requests import Append

@@ -13,7 +13,7 @@ from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.tasks.records import notice_of
 from turnkeeper.actors.tasks.state import TaskState
-from turnkeeper.actors.writer_requests import RECORDS_MAX
+from turnkeeper.actors.writer.requests import RECORDS_MAX
 from turnkeeper.storage.requests import Appended
 
 from ..recorded_tasks import end, recording, request

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from turnkeeper.actors.inboxes import NEWS_BYTES_MAX, Inboxes
 from turnkeeper.actors.peers import Peer
-from turnkeeper.actors.reservations import Reservations
-from turnkeeper.actors.writer_requests import Listening, Sending
+from turnkeeper.actors.writer.inboxes import NEWS_BYTES_MAX, Inboxes
+from turnkeeper.actors.writer.requests import Listening, Sending
+from turnkeeper.actors.writer.reservations import Reservations
 from turnkeeper.runtime.frames import FrameDecoder
 from turnkeeper.storage.contract import creation, event, owner, post
 from turnkeeper.storage.errors import Ambiguous, Deleted, NotFound, WrongKind

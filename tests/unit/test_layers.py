@@ -25,10 +25,10 @@ MAY_IMPORT = {
 }
 OWN_PROCESSES = [
     "actors/node.py",
-    "actors/writer.py",
+    "actors/writer/writer.py",
     "actors/writer_keeper.py",
     "actors/peers.py",
-    "actors/scan_processes.py",
+    "actors/writer/scan_processes.py",
     "actors/*_main.py",
     "actors/tasks/adoption.py",
     "actors/tasks/leftovers.py",
@@ -135,7 +135,7 @@ def test_no_file_mentions_a_machine() -> None:
         ("actors/client.py", "def later():\n    from trio import lowlevel"),
         ("runtime/worker_main.py", "import asyncio.events"),
         ("storage/segment.py", "import lmdb as database"),
-        ("actors/writer.py", "from msgpack import packb"),
+        ("actors/writer/writer.py", "from msgpack import packb"),
         ("runtime/processes.py", "import psutil"),
         ("storage/segment.py", "import os\nos.fdatasync(1)"),
         ("runtime/frames.py", "from os import fsync"),
@@ -160,7 +160,7 @@ def test_a_planted_violation_is_found(tmp_path: Path, module: str, line: str) ->
         ),
         ("runtime/frames.py", "import trionyx\nimport msgpack"),
         ("actors/node.py", "import trio\nfrom turnkeeper.storage import store\nfrom turnkeeper import __version__"),
-        ("actors/writer_main.py", "import trio"),
+        ("actors/writer/writer_main.py", "import trio"),
         ("benchmarks/flush.py", "import os, trio\nimport turnkeeper\nos.fsync(1)"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from turnkeeper.actors.reservations import Reservations
+from turnkeeper.actors.writer.reservations import Reservations
 from turnkeeper.storage.errors import Exists, SessionBusy
 
 MINE, THEIRS = {"pid": 1, "token": "mine"}, {"pid": 2, "token": "theirs"}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnkeeper.actors.names import NAME_CHARACTERS_MAX
-from turnkeeper.actors.writer_requests import (
+from turnkeeper.actors.writer.requests import (
     RECORDS_BYTES_MAX,
     RECORDS_MAX,
     Change,

@@ -16,7 +16,7 @@ from turnkeeper.storage.format import is_id
 from turnkeeper.storage.limits import BATCH_BYTES_MAX, HEADER_BYTES_MAX, MIB, PATCH_BYTES_MAX
 from turnkeeper.storage.requests import Append, Post
 
-from .names import NAME_CHARACTERS_MAX
+from ..names import NAME_CHARACTERS_MAX
 
 RECORDS_MAX = 16
 RECORDS_BYTES_MAX = 4 * MIB

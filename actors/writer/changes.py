@@ -13,9 +13,9 @@ from turnkeeper.storage.backend import Backend
 from turnkeeper.storage.errors import Deleted, NotFound, StorageError
 from turnkeeper.storage.requests import Patch, StreamRow
 
-from .ids import inbox_id
-from .kinds import require_session
-from .writer_requests import Change
+from ..ids import inbox_id
+from ..kinds import require_session
+from .requests import Change
 
 
 class Changing(NamedTuple):

@@ -13,10 +13,10 @@ from turnkeeper.storage.backend import Backend
 from turnkeeper.storage.errors import Ambiguous, Corrupt, Deleted, Exists, NotFound, SessionBusy, StorageError
 from turnkeeper.storage.requests import Grant, StreamRow
 
-from .errors import CriticalTypes
-from .log_summary import CRITICAL
+from ..errors import CriticalTypes
+from ..log_summary import CRITICAL
+from .requests import Opening
 from .reservations import Reservations
-from .writer_requests import Opening
 
 Answer: TypeAlias = Mapping[str, Any]
 

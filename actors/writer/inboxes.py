@@ -18,12 +18,12 @@ from turnkeeper.storage.format import event_prefix
 from turnkeeper.storage.limits import KIB
 from turnkeeper.storage.requests import OWNERLESS, Appended, Grant, Granted, Post, Request, Result, StreamRow
 
-from .ids import inbox_id
-from .kinds import INBOX, SESSION, kind_of
-from .peers import Peer
-from .protocol import error_to_wire
+from ..ids import inbox_id
+from ..kinds import INBOX, SESSION, kind_of
+from ..peers import Peer
+from ..protocol import error_to_wire
+from .requests import Listening, Sending
 from .reservations import Reservations
-from .writer_requests import Listening, Sending
 
 NEWS_BYTES_MAX = 64 * KIB
 """Messages, in bytes of lines, that come with the news of them; what is larger is read from the store."""

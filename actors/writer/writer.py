@@ -35,16 +35,16 @@ from turnkeeper.storage.errors import Exists, Failed, IndexFailed, StorageError
 from turnkeeper.storage.limits import BATCH_BYTES_MAX, MIB, RUNS_MAX
 from turnkeeper.storage.requests import Append, Appended, Grant, Granted, Post, Request, Result
 
-from . import protocol
+from .. import protocol
+from ..node_log import log
+from ..own_loop import watch_own_loop
+from ..peers import Peer, stop_listening, welcome
+from ..protocol import error_to_wire
+from ..tasks.recording import Recorded, Recordings
 from .changes import Changes, Changing
 from .inboxes import Inboxes
-from .node_log import log
 from .openings import Decision, Openings
-from .own_loop import watch_own_loop
-from .peers import Peer, stop_listening, welcome
-from .protocol import error_to_wire
-from .tasks.recording import Recorded, Recordings
-from .writer_requests import (
+from .requests import (
     Change,
     Opening,
     Recording,

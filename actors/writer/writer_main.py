@@ -24,13 +24,13 @@ import sys
 import time
 from typing import Any
 
-if (_root := os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))) not in sys.path:
+if (_root := os.path.abspath(f"{__file__}/../../../..")) not in sys.path:
     sys.path.insert(0, _root)
 
 from turnkeeper.actors import protocol
 from turnkeeper.actors.boot import read_boot
 from turnkeeper.actors.node_log import log
-from turnkeeper.actors.scanning_files import scan_files
+from turnkeeper.actors.writer.scanning_files import scan_files
 from turnkeeper.runtime.identity import boot_id, is_gone, own_identity
 from turnkeeper.storage.backend import Backend, open_backend
 from turnkeeper.storage.errors import IndexFailed, StorageError, StoreRefused
@@ -51,7 +51,7 @@ def main() -> None:
         return
     backend = _open_backend(boot)
     if backend is not None:
-        from turnkeeper.actors.writer import serve
+        from turnkeeper.actors.writer.writer import serve
 
         listener = socket.socket(fileno=boot["listener"])
         # What was made until now lives as long as the process: the collector needn't look at it again.
