@@ -107,11 +107,11 @@ class Notebook:
         """The text, of one token or more, that is written next. Before it is."""
         self._write("wrote", session=session, channel=channel, text=text)
 
-    def acknowledged(self, session: str, head: int, seqs: Sequence[int] = ()) -> None:
+    def acknowledged(self, session: str, head: int, seqs: Sequence[int | None] = ()) -> None:
         """A flush has returned: all that this opening sent and wrote before is durable, and has numbers below `head`.
 
         `seqs` are the numbers that `append` returned for the events sent, and not refused, since those that an earlier
-        acknowledgement told: in their order, all of them or none ever.
+        acknowledgement told: in their order, None where none was returned; all of them, or none in any.
         """
         self._write("acknowledged", session=session, head=head, seqs=list(seqs))
 
@@ -180,7 +180,7 @@ class Notebook:
 
     def followed(self, follower: str, events: Iterable[ReadEvent]) -> None:
         """What a follower was given, in this order."""
-        seen = [[event.position, event.stream, event.seq, digest(event.data)] for event in events]
+        seen = [[event.position, event.stream, event.seq, event.type, digest(event.data)] for event in events]
         self._write("followed", follower=follower, events=seen)
 
     def awaited(self, follower: str, position: int) -> None:
