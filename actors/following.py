@@ -21,7 +21,7 @@ from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.errors import Ambiguous, NotFound
 from turnkeeper.storage.requests import check_bounds
 
-from .bus import Listener
+from .client.bus import Listener
 from .errors import PositionLost
 from .latest_values import Name
 from .logs import schemas_of
@@ -29,7 +29,7 @@ from .records import Event
 from .tasks.naming import find_row
 
 if TYPE_CHECKING:
-    from .client import Client
+    from .client.client import Client
     from .vocabulary import Schemas
 
 READ_BYTES = 256 * 1024

@@ -26,7 +26,7 @@ from .session_header import new_header
 from .session_opening import reserve
 
 if TYPE_CHECKING:
-    from .client import Client
+    from .client.client import Client
     from .session import Session
 
 _INHERITED: Final[tuple[str, ...]] = ("cwd", "cwd_real", "title", "labels", "agent")

@@ -19,7 +19,7 @@ from turnkeeper.storage.backend import BackendReader
 from .records import SessionInfo, Status
 
 if TYPE_CHECKING:
-    from .reads import StoreReads
+    from .client.reads import StoreReads
 
 ROWS_MIN: Final = 256
 ROWS_MAX: Final = 4096

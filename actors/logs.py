@@ -24,8 +24,8 @@ from .rewinds import Rewind, live_ranges
 from .tasks.naming import find_row
 
 if TYPE_CHECKING:
-    from .client import Client
-    from .owned_stream import OwnedStream
+    from .client.client import Client
+    from .client.owned_stream import OwnedStream
     from .vocabulary import Schemas
 
 Stretch: TypeAlias = tuple[int, int | None]

@@ -16,16 +16,16 @@ from turnkeeper.storage.errors import Corrupt, Fenced, NotFound
 from turnkeeper.storage.requests import Gap
 
 from .acceptance import Accepted
-from .control_request import Request
+from .client.control_request import Request
+from .client.owned_stream import OwnedStream
 from .errors import AlreadyAccepted, SessionClosed, TooFarAhead
 from .ids import inbox_id
-from .owned_stream import OwnedStream
 from .protocol import LISTEN, UNLISTEN
 from .records import Event, EventPage
 from .sending import make_known
 
 if TYPE_CHECKING:
-    from .client import Client
+    from .client.client import Client
 
 PAGE_MESSAGES = 32
 """How many messages are read at a time; what is large lies in blobs, which are read one by one."""

@@ -27,8 +27,8 @@ from .records import Event
 from .rewinds import Rewind
 
 if TYPE_CHECKING:
-    from .client import Client
-    from .owned_stream import OwnedStream
+    from .client.client import Client
+    from .client.owned_stream import OwnedStream
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with events copied and events in all."""

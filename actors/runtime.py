@@ -24,7 +24,7 @@ from turnkeeper.storage.errors import Failed
 from . import errors
 from .background import Background
 from .blob_references import as_content, check_media_type, digest_referred_to, reference_to
-from .client import Client
+from .client.client import Client
 from .folding import TurnState
 from .following import Following
 from .forking import fork

@@ -20,7 +20,7 @@ from turnkeeper.runtime.watchdog import HOST_BLOCKED_SECONDS, Blockage, Watchdog
 from turnkeeper.storage.store import Durability
 
 from .background import Background
-from .client import Client
+from .client.client import Client
 from .inbox import Inbox, Message
 from .leaving import note_or_raise
 from .places import make_parents_of_default, store_place

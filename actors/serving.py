@@ -16,8 +16,8 @@ from turnkeeper.runtime.processes import ChildProcess, describe_exit, died_by_si
 from turnkeeper.storage.errors import StoreRefused
 from turnkeeper.storage.store import BackendName, Durability
 
+from .client.joining import Attachment, join
 from .errors import AlreadyServed
-from .joining import Attachment, join
 
 
 async def serve(

@@ -21,7 +21,8 @@ from turnkeeper.storage.exact_json import Surrogates
 
 from .acceptance import Accepted
 from .chunks import TEXT_CHANNEL, Chunks
-from .control_request import Request
+from .client.control_request import Request
+from .client.owned_stream import OwnedStream
 from .core_types import SNAPSHOT
 from .folding import (
     NEWEST_REWIND,
@@ -44,7 +45,6 @@ from .logs import OwnedLog
 from .messages import Messages
 from .numbering import Numbering
 from .owned_inbox import OwnedInbox
-from .owned_stream import OwnedStream
 from .prefixes import state_at
 from .records import Event, EventPage, Interrupted, Snapshot
 from .rewinds import Rewind
@@ -55,7 +55,7 @@ from .turns import ToolCall, Turn
 from .walking import Events, Walking
 
 if TYPE_CHECKING:
-    from .client import Client
+    from .client.client import Client
 
 END_SECONDS_MAX = 5.0
 """How long the end of a turn, a tool or a session may wait for the store, in a shield."""

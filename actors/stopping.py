@@ -20,7 +20,7 @@ from .tasks.starting import GRACE_SECONDS
 from .tasks.task import stop_tasks
 
 if TYPE_CHECKING:
-    from .client import Client
+    from .client.client import Client
 
 ROUNDS_MAX = 10
 """How often it is looked for more: what makes children of its own all the time, from outside, isn't stopped by this."""

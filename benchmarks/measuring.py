@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from turnkeeper import __version__
-from turnkeeper.actors.asking import ask_stop
+from turnkeeper.actors.client.asking import ask_stop
 from turnkeeper.storage.errors import StorageError
 from turnkeeper.storage.lock import store_is_held
 

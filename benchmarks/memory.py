@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from turnkeeper.actors.asking import ask_writer_hello
+from turnkeeper.actors.client.asking import ask_writer_hello
 
 from .hosts import Host
 from .loads import Load

@@ -24,7 +24,7 @@ import anyio
 import anyio.to_thread
 
 from turnkeeper import Runtime, open_runtime
-from turnkeeper.actors.asking import ask_status
+from turnkeeper.actors.client.asking import ask_status
 from turnkeeper.runtime.tasks import tree
 
 from .measured_process import MeasuredProcess

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnkeeper.actors.link import Link
-from turnkeeper.actors.owned_stream import OwnedStream
+from turnkeeper.actors.client.link import Link
+from turnkeeper.actors.client.owned_stream import OwnedStream
 from turnkeeper.actors.protocol import error_to_wire
 from turnkeeper.runtime.frames import FrameDecoder
 from turnkeeper.storage.errors import StorageError

@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from turnkeeper.actors.client import Client
+from turnkeeper.actors.client.client import Client
 from turnkeeper.actors.protocol import LIVE_TASKS
 from turnkeeper.actors.writer.writer import Client as Peer
 from turnkeeper.actors.writer.writer import Writer
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import socket
     from pathlib import Path
 
-    from turnkeeper.actors.joining import Attachment
+    from turnkeeper.actors.client.joining import Attachment
     from turnkeeper.storage.backend import Backend
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.actors.asking import ask_hello
+from turnkeeper.actors.client.asking import ask_hello
 
 SECONDS_MAX = 30.0
 """How long anything here may take, on a machine that is busy with other things."""

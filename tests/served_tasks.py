@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from turnkeeper.actors.asking import ask_status, ask_writer_hello
+from turnkeeper.actors.client.asking import ask_status, ask_writer_hello
 from turnkeeper.actors.kinds import TASK
 from turnkeeper.actors.protocol import NODE_SOCKET, WRITER_SOCKET
 from turnkeeper.runtime.identity import own_identity

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from turnkeeper.actors.asking import node_pid
+from turnkeeper.actors.client.asking import node_pid
 from turnkeeper.actors.directory import StoreDirectory
 from turnkeeper.actors.launch import start_candidate
 from turnkeeper.actors.protocol import NODE_SOCKET, WRITER_SOCKET

@@ -13,7 +13,7 @@ from typing import Any
 
 from turnkeeper.runtime.frames import FrameError, encode_frame
 
-from ..control_request import Request
+from ..client.control_request import Request
 from ..protocol import FORGET, error_from_wire
 
 

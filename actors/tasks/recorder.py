@@ -17,11 +17,11 @@ from turnkeeper.runtime.frames import FrameError
 from turnkeeper.storage.errors import StorageError
 from turnkeeper.storage.requests import Appended, Post
 
-from ..conversation import Conversation, hear_hello
+from ..client.conversation import Conversation, hear_hello
+from ..client.link import Link
+from ..client.reads import StoreReads
 from ..directory import StoreDirectory
-from ..link import Link
 from ..protocol import RECORD, WRITER_SOCKET, error_from_wire
-from ..reads import StoreReads
 from ..writer.requests import RECORDS_MAX
 from .records import Notice
 

@@ -33,7 +33,7 @@ from .state import TaskState
 from .waiting import EndWatch, Until, check_seconds, check_wait, collect_ends
 
 if TYPE_CHECKING:
-    from ..client import Client
+    from ..client.client import Client
     from ..session import Session
 
 

@@ -19,7 +19,7 @@ from ..protocol import LIVE_TASKS
 from ..records import Event
 
 if TYPE_CHECKING:
-    from ..client import Client
+    from ..client.client import Client
 
 PAGE_EVENTS: Final = 256
 """How many messages of an inbox are looked at a time, the newest first."""

@@ -13,7 +13,7 @@ import anyio
 
 from turnkeeper.storage.requests import StreamRow
 
-from ..control_request import Request
+from ..client.control_request import Request
 from ..protocol import WAIT_TASK
 from .node_conversation import NodeConversation, reply_to
 from .starting import SECONDS_MAX, is_seconds

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from turnkeeper.actors.asking import ask_hello, ask_status
+from turnkeeper.actors.client.asking import ask_hello, ask_status
 from turnkeeper.actors.protocol import SERVING
 
 from ..task_oracle import belongs, left_behind

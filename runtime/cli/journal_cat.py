@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from turnkeeper.actors.asking import ask_writer_hello
+from turnkeeper.actors.client.asking import ask_writer_hello
 from turnkeeper.storage.backend import require_journal
 from turnkeeper.storage.filesystem import FileSystem
 from turnkeeper.storage.index import shared_index

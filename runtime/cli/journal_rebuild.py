@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 
-from turnkeeper.actors.joining import join
+from turnkeeper.actors.client.joining import join
 from turnkeeper.storage.backend import require_journal
 from turnkeeper.storage.store import INDEX_DIRECTORY
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from turnkeeper.actors.asking import ask_writer_hello
+from turnkeeper.actors.client.asking import ask_writer_hello
 from turnkeeper.actors.writer.scanning_files import scan_files
 from turnkeeper.storage.backend import require_journal
 from turnkeeper.storage.verify import Verification, verify

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 import click
 
+from turnkeeper.actors.client.spilling import whole
 from turnkeeper.actors.following import pattern_matcher
 from turnkeeper.actors.looking import closing_events
 from turnkeeper.actors.records import Event
-from turnkeeper.actors.spilling import whole
 from turnkeeper.actors.tasks.naming import find_row
 from turnkeeper.storage.exact_json import decode_event, encode_event
 from turnkeeper.storage.requests import Gap, Page, StoredEvent, StreamRow

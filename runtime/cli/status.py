@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from turnkeeper.actors.asking import ask_status
+from turnkeeper.actors.client.asking import ask_status
 from turnkeeper.storage.store import describe
 
 from .commands import command

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from turnkeeper.actors.asking import ask_hello, ask_stop, node_pid
+from turnkeeper.actors.client.asking import ask_hello, ask_stop, node_pid
 from turnkeeper.actors.protocol import REFUSED
 from turnkeeper.storage.lock import store_is_held
 from turnkeeper.storage.store import WRITER_FILE, describe

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from turnkeeper.actors.asking import ask_writer_hello
+from turnkeeper.actors.client.asking import ask_writer_hello
 from turnkeeper.storage.backend import BackendReader, open_reader
 from turnkeeper.storage.errors import Deleted
 from turnkeeper.storage.lock import store_is_held

@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from turnkeeper.actors.client.link import Link
+from turnkeeper.actors.client.owned_stream import OwnedStream
 from turnkeeper.actors.ids import new_token
-from turnkeeper.actors.link import Link
-from turnkeeper.actors.owned_stream import OwnedStream
 from turnkeeper.actors.protocol import OPEN, error_to_wire
 from turnkeeper.actors.writer.openings import Openings
 from turnkeeper.actors.writer.requests import appends_from_wire, opening_from_wire

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from turnkeeper.actors import owned_stream
+from turnkeeper.actors.client import owned_stream
 from turnkeeper.actors.folding import CallFate
 from turnkeeper.actors.records import Event
 from turnkeeper.actors.session import Session

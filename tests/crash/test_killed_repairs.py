@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from turnkeeper.actors import owned_stream
+from turnkeeper.actors.client import owned_stream
 from turnkeeper.actors.folding import REWOUND, TURN_END, TURN_START
 from turnkeeper.actors.repairing import Repair, repair
 from turnkeeper.storage import store

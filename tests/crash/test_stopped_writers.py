@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.actors.asking import ask_hello
+from turnkeeper.actors.client.asking import ask_hello
 from turnkeeper.actors.errors import NodeNotAnswering
 from turnkeeper.storage.lock import store_is_held
 from turnkeeper.storage.reading import open_reader

@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 
-from turnkeeper.actors.joining import Attachment, join
+from turnkeeper.actors.client.joining import Attachment, join
 from turnkeeper.runtime.frame_socket import FrameSocket
 from turnkeeper.runtime.frames import FrameError
 

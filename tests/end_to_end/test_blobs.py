@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnkeeper.actors import blobs as blobs_module
-from turnkeeper.actors.blobs import Blobs
 from turnkeeper.actors.blocking import BlockingSession, connect
+from turnkeeper.actors.client import blobs as blobs_module
+from turnkeeper.actors.client.blobs import Blobs
 from turnkeeper.actors.errors import BlobMissing, Conflict, Corrupt, Fenced, SessionClosed, TooLarge
 from turnkeeper.actors.records import Event
 from turnkeeper.actors.runtime import Runtime

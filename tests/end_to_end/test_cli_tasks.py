@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.actors.asking import node_pid
+from turnkeeper.actors.client.asking import node_pid
 
 from ..command_line import DEADLINE_SECONDS, CommandLine
 from ..served_tasks import marked_processes, no_task_left

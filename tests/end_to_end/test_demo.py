@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.actors.asking import ask_hello
+from turnkeeper.actors.client.asking import ask_hello
 from turnkeeper.benchmarks.demo import DemoOptions, StoreHoldsData, run_demo
 from turnkeeper.benchmarks.replay.killing import WrongProcess
 from turnkeeper.benchmarks.replay.planned_tasks import MARK

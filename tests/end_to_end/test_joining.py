@@ -17,9 +17,9 @@ import anyio.to_thread
 import pytest
 
 from turnkeeper.actors import launch
-from turnkeeper.actors.asking import ask_hello
+from turnkeeper.actors.client.asking import ask_hello
+from turnkeeper.actors.client.joining import Attachment, join
 from turnkeeper.actors.errors import AlreadyServed, NodeNotAnswering, VersionMismatch
-from turnkeeper.actors.joining import Attachment, join
 from turnkeeper.actors.serving import serve
 from turnkeeper.runtime.frames import encode_frame
 from turnkeeper.runtime.identity import process_state
@@ -230,7 +230,7 @@ async def test_a_directory_that_may_not_be_written_to_is_refused(tmp_path: Path)
     closed.mkdir(mode=0o555)
     program = f"""
 import ctypes, os, anyio
-from turnkeeper.actors.joining import join
+from turnkeeper.actors.client.joining import join
 if os.geteuid() == 0:  # root is bound by permissions once it gives up CAP_DAC_OVERRIDE, for what it starts
     ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)
 try:

@@ -9,12 +9,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from turnkeeper.actors.asking import ask_hello
 from turnkeeper.actors.blocking import connect
-from turnkeeper.actors.bus import PUBLISH_SECONDS
+from turnkeeper.actors.client.asking import ask_hello
+from turnkeeper.actors.client.bus import PUBLISH_SECONDS
+from turnkeeper.actors.client.reads import StoreReads
 from turnkeeper.actors.following import Following
 from turnkeeper.actors.protocol import NODE_SOCKET
-from turnkeeper.actors.reads import StoreReads
 from turnkeeper.actors.records import Event
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
@@ -38,7 +38,7 @@ async def live(following: Following) -> Event:
 @pytest.fixture
 def long_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing be stored that isn't flushed: what is seen is live for sure."""
-    monkeypatch.setattr("turnkeeper.actors.link.WINDOW_SECONDS", 60.0)
+    monkeypatch.setattr("turnkeeper.actors.client.link.WINDOW_SECONDS", 60.0)
 
 
 class Seen:

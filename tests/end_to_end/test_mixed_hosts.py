@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.actors.asking import ask_hello
 from turnkeeper.actors.blocking import connect
+from turnkeeper.actors.client.asking import ask_hello
 from turnkeeper.actors.protocol import WRITER_SOCKET
 
 from ..served import SECONDS_MAX, end_all, finish, processes_of, read_line, start_python, wait_unserved

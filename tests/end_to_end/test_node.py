@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.actors import launch
-from turnkeeper.actors.asking import ask_hello, ask_status, ask_stop, ask_writer_hello, node_pid
+from turnkeeper.actors.client.asking import ask_hello, ask_status, ask_stop, ask_writer_hello, node_pid
 from turnkeeper.actors.protocol import NODE_SOCKET, PATIENCE_SECONDS, PROTOCOL
 from turnkeeper.runtime.frames import FrameDecoder
 from turnkeeper.runtime.identity import process_state

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from turnkeeper.actors.blobs import Blobs
+from turnkeeper.actors.client.blobs import Blobs
 from turnkeeper.actors.errors import (
     Ambiguous,
     BlobMissing,

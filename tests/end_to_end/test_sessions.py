@@ -14,10 +14,10 @@ from typing import Any
 import anyio
 import pytest
 
-from turnkeeper.actors import link as link_module
 from turnkeeper.actors import runtime as runtime_module
 from turnkeeper.actors import session as session_module
 from turnkeeper.actors.background import Background
+from turnkeeper.actors.client import link as link_module
 from turnkeeper.actors.errors import (
     Ambiguous,
     Conflict,

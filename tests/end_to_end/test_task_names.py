@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from turnkeeper.actors.asking import ask_status
+from turnkeeper.actors.client.asking import ask_status
 from turnkeeper.actors.errors import Ambiguous, Deleted, InvalidValue, NotFound, WrongKind
 from turnkeeper.actors.ids import task_id_of_key
 from turnkeeper.actors.runtime import Runtime

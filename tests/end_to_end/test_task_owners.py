@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.actors.asking import ask_stop
+from turnkeeper.actors.client.asking import ask_stop
 from turnkeeper.actors.tasks.owners import COME_BACK_SECONDS
 from turnkeeper.runtime.identity import process_state
 from turnkeeper.runtime.tasks import directory

@@ -15,7 +15,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from turnkeeper.actors import link as link_module
+from turnkeeper.actors.client import link as link_module
 from turnkeeper.actors.errors import Fenced, ForkedProcess, SessionClosed
 from turnkeeper.actors.records import Event
 from turnkeeper.actors.runtime import Runtime

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from turnkeeper.actors.bus import Bus, Listener, Source
+from turnkeeper.actors.client.bus import Bus, Listener, Source
 from turnkeeper.actors.latest_values import (
     TOPICS_MAX,
     VALUE_BYTES_MAX,

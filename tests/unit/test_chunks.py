@@ -9,7 +9,6 @@ from typing import Any
 import orjson
 import pytest
 
-from turnkeeper.actors import link as link_module
 from turnkeeper.actors.chunks import (
     CHANNEL_BYTES_MAX,
     CHUNK_BYTES,
@@ -17,9 +16,10 @@ from turnkeeper.actors.chunks import (
     TEXT_BYTES_MAX,
     Chunks,
 )
+from turnkeeper.actors.client import link as link_module
+from turnkeeper.actors.client.link import WINDOW_SECONDS
+from turnkeeper.actors.client.owned_stream import RETRY_SECONDS_FIRST, OwnedStream
 from turnkeeper.actors.errors import SessionClosed
-from turnkeeper.actors.link import WINDOW_SECONDS
-from turnkeeper.actors.owned_stream import RETRY_SECONDS_FIRST, OwnedStream
 from turnkeeper.storage.errors import Fenced, InvalidValue, StoreFull, TooLarge
 
 from ..driven_link import Driver

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from turnkeeper.actors.client.link import BUFFER_BYTES_MAX, COMPANY_STREAMS_MIN, FRAME_BYTES_AIM, WINDOW_SECONDS, Link
+from turnkeeper.actors.client.owned_stream import EARLY_BYTES, GROUP_BYTES_MAX, OwnedStream
 from turnkeeper.actors.errors import NodeNotAnswering, SessionClosed
-from turnkeeper.actors.link import BUFFER_BYTES_MAX, COMPANY_STREAMS_MIN, FRAME_BYTES_AIM, WINDOW_SECONDS, Link
-from turnkeeper.actors.owned_stream import EARLY_BYTES, GROUP_BYTES_MAX, OwnedStream
 from turnkeeper.actors.protocol import error_to_wire
 from turnkeeper.runtime.frames import FrameError
 from turnkeeper.storage.errors import (

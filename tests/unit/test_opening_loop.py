@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnkeeper.actors.opening_loop import (
+from turnkeeper.actors.client.opening_loop import (
     HELD_SECONDS,
     RETURN_SECONDS,
     OpeningLoop,

@@ -23,21 +23,21 @@ from turnkeeper.runtime.interrupts import without_interrupts
 from turnkeeper.storage.errors import BlobMissing, NotFound, SessionBusy, StorageError, StoreRefused
 from turnkeeper.storage.store import BackendName, Durability
 
-from .background import Background
+from ..background import Background
+from ..errors import ForkedProcess, NodeNotAnswering, SessionClosed, copy_of
+from ..ids import new_token
+from ..names import check_wanted
+from ..protocol import CHANGE, OPEN, PATIENCE_SECONDS, STATISTICS, WATCH
+from ..tasks.node_conversation import NodeConversation
+from ..vocabulary import Vocabulary
 from .blobs import Blobs
 from .bus import PUBLISH_SECONDS, Bus, Listener
 from .control_request import Request
 from .conversation import Conversation
-from .errors import ForkedProcess, NodeNotAnswering, SessionClosed, copy_of
-from .ids import new_token
 from .joining import Attachment, join
 from .link import Link
-from .names import check_wanted
 from .owned_stream import OwnedStream
-from .protocol import CHANGE, OPEN, PATIENCE_SECONDS, STATISTICS, WATCH
 from .reads import StoreReads
-from .tasks.node_conversation import NodeConversation
-from .vocabulary import Vocabulary
 
 RETRY_SECONDS_FIRST = 0.01
 RETRY_SECONDS_MAX = 2.0

@@ -13,8 +13,8 @@ from turnkeeper.storage.exact_json import decode_event, encode_data
 from turnkeeper.storage.limits import BLOBS_A_PATCH_MAX
 from turnkeeper.storage.requests import Gap, StoredEvent
 
-from .blob_references import BLOB_MARK, SPILL_BYTES, blob_of_stub, blobs_named_in, stub_for
-from .records import Event
+from ..blob_references import BLOB_MARK, SPILL_BYTES, blob_of_stub, blobs_named_in, stub_for
+from ..records import Event
 
 _DATA = b',"data":'
 

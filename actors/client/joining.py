@@ -28,11 +28,11 @@ from turnkeeper.storage.errors import StorageError, StoreMissing, StoreRefused
 from turnkeeper.storage.lock import store_is_held
 from turnkeeper.storage.store import BackendName, Durability, describe, require_backend
 
-from . import launch, protocol
+from .. import launch, protocol
+from ..directory import StoreDirectory
+from ..protocol import NODE_LOG, NODE_SOCKET, PATIENCE_SECONDS, WRITER_SOCKET, check_hello, error_from_wire
 from .conversation import hear_hello
-from .directory import StoreDirectory
 from .opening_loop import OpeningLoop, Pause, StartCandidate
-from .protocol import NODE_LOG, NODE_SOCKET, PATIENCE_SECONDS, WRITER_SOCKET, check_hello, error_from_wire
 
 _BROKEN = (OSError, FrameError, anyio.ClosedResourceError)
 """What a connection that ended, or a wait that took too long, raises."""

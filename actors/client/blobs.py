@@ -17,9 +17,9 @@ from turnkeeper.storage.errors import TooLarge
 from turnkeeper.storage.limits import MIB
 from turnkeeper.storage.requests import Gap
 
+from ..blob_references import BLOB_MARK, EVENT_BYTES_MAX, blob_of_stub
+from ..records import Event, EventPage
 from . import spilling
-from .blob_references import BLOB_MARK, EVENT_BYTES_MAX, blob_of_stub
-from .records import Event, EventPage
 
 KEPT_BYTES_MAX = EVENT_BYTES_MAX
 """Contents that are kept until they are named, in bytes; the oldest go first."""

@@ -21,9 +21,9 @@ from typing import Any
 from turnkeeper.runtime.frames import FrameError, encode_frame
 from turnkeeper.storage.errors import BlobMissing, Exists, StorageError
 
+from ..protocol import ERROR, OPEN, RELEASE, error_from_wire
 from .control_request import Request
 from .owned_stream import Entry, OwnedStream
-from .protocol import ERROR, OPEN, RELEASE, error_from_wire
 
 WINDOW_SECONDS = 0.2
 """How long the first event that nobody flushed waits for company."""

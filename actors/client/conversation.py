@@ -17,9 +17,9 @@ from turnkeeper.runtime.frame_socket import FrameSocket
 from turnkeeper.runtime.frames import FrameError
 from turnkeeper.runtime.interrupts import without_interrupts
 
+from ..protocol import check_hello
 from .control_request import Request
 from .link import Link
-from .protocol import check_hello
 
 
 async def hear_hello(writer: FrameSocket) -> dict[str, Any]:

@@ -21,10 +21,10 @@ from turnkeeper.storage.errors import BlobMissing, Conflict, Failed, Fenced, Sto
 from turnkeeper.storage.exact_json import encode_data
 from turnkeeper.storage.limits import PATCH_BYTES_MAX
 
-from .errors import SessionClosed, copy_of
+from ..errors import SessionClosed, copy_of
 
 if TYPE_CHECKING:
-    from .chunks import Chunks
+    from ..chunks import Chunks
     from .link import Link
 
 GROUP_BYTES_MAX = 1024 * 1024

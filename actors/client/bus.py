@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from turnkeeper.runtime.frames import encode_frame
 
-from .latest_values import (
+from ..latest_values import (
     NOTHING,
     VALUE_BYTES_MAX,
     LatestValues,
@@ -25,7 +25,7 @@ from .latest_values import (
     topics_to_wire,
     united,
 )
-from .protocol import LISTEN, PUBLISH, VALUE, WANTED
+from ..protocol import LISTEN, PUBLISH, VALUE, WANTED
 
 PUBLISH_SECONDS: Final = 0.05
 """Between two values of one source."""

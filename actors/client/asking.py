@@ -16,9 +16,8 @@ from typing import Any
 from turnkeeper.runtime.frame_socket import READ_BYTES, peer_of
 from turnkeeper.runtime.frames import FrameDecoder, FrameError, encode_frame
 
-from .directory import StoreDirectory
-from .opening_loop import OpeningLoop, Pause
-from .protocol import (
+from ..directory import StoreDirectory
+from ..protocol import (
     ERROR,
     NODE_SOCKET,
     PATIENCE_SECONDS,
@@ -30,6 +29,7 @@ from .protocol import (
     check_hello,
     error_from_wire,
 )
+from .opening_loop import OpeningLoop, Pause
 
 Answer = dict[str, Any]
 
