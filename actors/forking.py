@@ -19,8 +19,8 @@ from .errors import CriticalTypes
 from .folding import NEWEST_REWIND, OPEN_TURN, TURNS, TurnState, count_or_none
 from .kinds import require_session
 from .log_summary import CRITICAL, LogSummary
-from .looking import whole_events
-from .prefixes import state_at
+from .reading.looking import whole_events
+from .reading.prefixes import state_at
 from .records import status_of
 from .session_header import new_header
 from .session_opening import reserve

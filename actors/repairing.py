@@ -23,8 +23,8 @@ from .folding import FOLDED, NEWEST_REWIND, OPEN_TURN, REWOUND, TURNS, TurnState
 from .ids import new_session_id
 from .kinds import SESSION, TASK, kind_of
 from .log_summary import CRITICAL, SCHEMAS, SNAPSHOTS, LogSummary
+from .reading.rewinds import Rewind
 from .records import Event
-from .rewinds import Rewind
 
 if TYPE_CHECKING:
     from .client.client import Client

@@ -26,13 +26,14 @@ from .background import Background
 from .blob_references import as_content, check_media_type, digest_referred_to, reference_to
 from .client.client import Client
 from .folding import TurnState
-from .following import Following
 from .forking import fork
 from .kinds import require_session
 from .leaving import Ending, carry_out, carry_out_all
-from .listing import list_sessions
-from .logs import StoredLog
-from .messages import Messages
+from .reading.following import Following
+from .reading.listing import list_sessions
+from .reading.logs import StoredLog
+from .reading.messages import Messages
+from .reading.walking import Events, Walking
 from .records import Event, EventPage, SessionInfo, Status
 from .repairing import Progress, Repair, repair
 from .runtime_actors import RuntimeActors
@@ -48,7 +49,6 @@ from .tasks.state import State, TaskState
 from .tasks.task import Task, TasksStopped, end_tasks, start_task, stop_tasks, task_named, wait_tasks
 from .tasks.waiting import Until
 from .vocabulary import Check, Upgrade
-from .walking import Events, Walking
 
 GOODBYE_SECONDS_MIN = 0.5
 """How long leaving waits for the node's end, even if storing the sessions' ends took all the time there was."""

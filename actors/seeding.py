@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .folding import REWOUND
+from .reading.rewinds import Rewind
 from .records import Event
-from .rewinds import Rewind
 
 if TYPE_CHECKING:
     from .session import Session

@@ -41,18 +41,18 @@ from .folding import (
 from .inbox import Inbox
 from .leaving import note_or_raise
 from .log_summary import LogSummary
-from .logs import OwnedLog
-from .messages import Messages
 from .numbering import Numbering
 from .owned_inbox import OwnedInbox
-from .prefixes import state_at
+from .reading.logs import OwnedLog
+from .reading.messages import Messages
+from .reading.prefixes import state_at
+from .reading.rewinds import Rewind
+from .reading.walking import Events, Walking
 from .records import Event, EventPage, Interrupted, Snapshot
-from .rewinds import Rewind
 from .sending import send
 from .session_header import check_changes, check_header
 from .snapshots import last_snapshot
 from .turns import ToolCall, Turn
-from .walking import Events, Walking
 
 if TYPE_CHECKING:
     from .client.client import Client

@@ -20,7 +20,7 @@ from .client.owned_stream import OwnedStream
 from .folding import CallFate, Reason, TurnState
 from .ids import new_session_id
 from .log_summary import LogSummary
-from .looking import fold_open_turn
+from .reading.looking import fold_open_turn
 from .records import Interrupted
 from .session import Session
 from .tasks.untold import tasks_to_tell

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .core_types import SNAPSHOT
-from .logs import StoredLog
+from .reading.logs import StoredLog
 from .records import Snapshot
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..following import Following
+from ..reading.following import Following
 from ..records import Event
 from .loop import Loop
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TypeVar
 
-from ..walking import Walking
+from ..reading.walking import Walking
 from .loop import Loop
 
 Item = TypeVar("Item")

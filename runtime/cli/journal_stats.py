@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from turnkeeper.actors.folding import OPEN_TURN
-from turnkeeper.actors.listing import ROWS_MAX
+from turnkeeper.actors.reading.listing import ROWS_MAX
 from turnkeeper.storage.requests import OWNERLESS
 from turnkeeper.storage.sqlite import DATABASE_FILE
 from turnkeeper.storage.store import INDEX_DIRECTORY, JOURNAL_DIRECTORY, QUARANTINE_DIRECTORY, describe

@@ -10,7 +10,7 @@ from itertools import islice
 
 import click
 
-from turnkeeper.actors.listing import Filters, Place, look, rows_to_take
+from turnkeeper.actors.reading.listing import Filters, Place, look, rows_to_take
 from turnkeeper.actors.records import SessionInfo, Status
 
 from .commands import command

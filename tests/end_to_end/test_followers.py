@@ -11,8 +11,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from turnkeeper.actors import following as following_module
-from turnkeeper.actors.following import Following
+from turnkeeper.actors.reading import following as following_module
+from turnkeeper.actors.reading.following import Following
 from turnkeeper.actors.records import Event
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime

@@ -13,8 +13,8 @@ from turnkeeper.actors.blocking import connect
 from turnkeeper.actors.client.asking import ask_hello
 from turnkeeper.actors.client.bus import PUBLISH_SECONDS
 from turnkeeper.actors.client.reads import StoreReads
-from turnkeeper.actors.following import Following
 from turnkeeper.actors.protocol import NODE_SOCKET
+from turnkeeper.actors.reading.following import Following
 from turnkeeper.actors.records import Event
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime

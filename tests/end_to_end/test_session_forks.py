@@ -21,8 +21,8 @@ from turnkeeper.actors.errors import (
     SessionClosed,
     TooLarge,
 )
+from turnkeeper.actors.reading.rewinds import Range, live_ranges
 from turnkeeper.actors.records import Event, SessionInfo
-from turnkeeper.actors.rewinds import Range, live_ranges
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.session import Session

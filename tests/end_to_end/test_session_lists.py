@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from turnkeeper.actors import listing as listing_module
 from turnkeeper.actors.errors import NotFound
+from turnkeeper.actors.reading import listing as listing_module
 from turnkeeper.actors.records import SessionInfo
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime

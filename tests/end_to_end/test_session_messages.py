@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
-from turnkeeper.actors import walking
 from turnkeeper.actors.errors import Corrupt, NotFound
-from turnkeeper.actors.messages import Message, MessageFold
+from turnkeeper.actors.reading import walking
+from turnkeeper.actors.reading.messages import Message, MessageFold
 from turnkeeper.actors.records import Event
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime

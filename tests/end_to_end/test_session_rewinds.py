@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from turnkeeper.actors.errors import Fenced, SessionClosed, TurnOpen
+from turnkeeper.actors.reading.rewinds import Range, live_ranges
 from turnkeeper.actors.records import Event
-from turnkeeper.actors.rewinds import Range, live_ranges
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.session import Session

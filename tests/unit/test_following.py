@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnkeeper.actors.following import pattern_matcher
+from turnkeeper.actors.reading.following import pattern_matcher
 
 
 @pytest.mark.parametrize(

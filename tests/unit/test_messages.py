@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnkeeper.actors.messages import WAITING_MAX, Message, MessageFold
+from turnkeeper.actors.reading.messages import WAITING_MAX, Message, MessageFold
 from turnkeeper.actors.records import Event
 from turnkeeper.storage.requests import Gap
 

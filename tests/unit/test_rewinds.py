@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnkeeper.actors.folding import REWOUND, Call, TurnState, folded_part
-from turnkeeper.actors.prefixes import state_at
-from turnkeeper.actors.rewinds import Range, Rewind, live_ranges, newest_rewind
+from turnkeeper.actors.reading.prefixes import state_at
+from turnkeeper.actors.reading.rewinds import Range, Rewind, live_ranges, newest_rewind
 from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.errors import Corrupt
 from turnkeeper.storage.exact_json import encode_event
@@ -192,7 +192,7 @@ def test_a_session_without_turns_is_not_searched_for_one() -> None:
 
 def test_only_what_lies_behind_the_nearest_end_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Page by page, back from the place."""
-    monkeypatch.setattr("turnkeeper.actors.prefixes.PIECE_EVENTS_FIRST", 4)
+    monkeypatch.setattr("turnkeeper.actors.reading.prefixes.PIECE_EVENTS_FIRST", 4)
     log = Log(*TURN * 50, NOTE, NOTE)
     assert (log.state(252).open_turn, log.read_count) == (None, 4)
     log.add(*[NOTE] * 10)

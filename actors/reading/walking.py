@@ -15,9 +15,9 @@ from typing import Generic, Protocol, TypeVar
 from turnkeeper.storage.errors import Corrupt
 from turnkeeper.storage.requests import Gap
 
-from .blob_references import blob_of_stub
+from ..blob_references import blob_of_stub
+from ..records import Event
 from .logs import StoredLog, Stretch
-from .records import Event
 
 PAGE_BYTES = 1024 * 1024
 PAGE_EVENTS = 10_000

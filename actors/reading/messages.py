@@ -21,9 +21,9 @@ from typing import Any, Final, TypeAlias
 
 from turnkeeper.storage.requests import Gap
 
-from .chunks import TEXT_CHANNEL
-from .core_types import ASSISTANT_CHUNK, IMPORT_KEY, USER_MESSAGE
-from .folding import (
+from ..chunks import TEXT_CHANNEL
+from ..core_types import ASSISTANT_CHUNK, IMPORT_KEY, USER_MESSAGE
+from ..folding import (
     ASSISTANT_MESSAGE,
     RESULTS_MAX,
     TOOL_FINISHED,
@@ -33,8 +33,8 @@ from .folding import (
     TURN_START,
     Call,
 )
+from ..records import Event
 from .logs import StoredLog
-from .records import Event
 from .walking import Walk
 
 Message: TypeAlias = dict[str, Any]

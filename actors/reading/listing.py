@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
 
 from turnkeeper.storage.backend import BackendReader
 
-from .records import SessionInfo, Status
+from ..records import SessionInfo, Status
 
 if TYPE_CHECKING:
-    from .client.reads import StoreReads
+    from ..client.reads import StoreReads
 
 ROWS_MIN: Final = 256
 ROWS_MAX: Final = 4096

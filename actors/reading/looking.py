@@ -12,9 +12,9 @@ from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.errors import Corrupt
 from turnkeeper.storage.requests import Page, StoredEvent, StreamRow, check_bounds
 
-from .folding import TurnState
-from .records import Event, EventPage, status_of
-from .tasks.naming import find_row
+from ..folding import TurnState
+from ..records import Event, EventPage, status_of
+from ..tasks.naming import find_row
 
 PAGE_EVENTS = 1000
 """How many events are held at a time where many are looked at."""

@@ -21,16 +21,16 @@ from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.errors import Ambiguous, NotFound
 from turnkeeper.storage.requests import check_bounds
 
-from .client.bus import Listener
-from .errors import PositionLost
-from .latest_values import Name
+from ..client.bus import Listener
+from ..errors import PositionLost
+from ..latest_values import Name
+from ..records import Event
+from ..tasks.naming import find_row
 from .logs import schemas_of
-from .records import Event
-from .tasks.naming import find_row
 
 if TYPE_CHECKING:
-    from .client.client import Client
-    from .vocabulary import Schemas
+    from ..client.client import Client
+    from ..vocabulary import Schemas
 
 READ_BYTES = 256 * 1024
 """How many bytes of events one look into the journal takes, at least one batch."""

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from turnkeeper.storage.backend import BackendReader
 
-from .folding import REWOUND, count_or_none
+from ..folding import REWOUND, count_or_none
+from ..records import Event
 from .looking import whole_page
-from .records import Event
 
 Range: TypeAlias = tuple[int, int]
 """Events from the first number to the second, without it."""

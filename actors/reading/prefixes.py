@@ -11,9 +11,9 @@ from typing import Any
 
 from turnkeeper.storage.backend import BackendReader
 
-from .folding import TURN_END, TURN_START, TurnState, count_or_none
+from ..folding import TURN_END, TURN_START, TurnState, count_or_none
+from ..records import Event
 from .looking import PAGE_EVENTS, whole_events, whole_page
-from .records import Event
 from .rewinds import Range, live_ranges, newest_rewind
 
 PIECE_EVENTS_FIRST = 32

@@ -15,18 +15,18 @@ from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.errors import NotFound
 from turnkeeper.storage.requests import Gap, check_bounds
 
-from .folding import TurnState
-from .kinds import require_session
-from .log_summary import LogSummary
+from ..folding import TurnState
+from ..kinds import require_session
+from ..log_summary import LogSummary
+from ..records import Event, EventPage
+from ..tasks.naming import find_row
 from .looking import read_page
-from .records import Event, EventPage
 from .rewinds import Rewind, live_ranges
-from .tasks.naming import find_row
 
 if TYPE_CHECKING:
-    from .client.client import Client
-    from .client.owned_stream import OwnedStream
-    from .vocabulary import Schemas
+    from ..client.client import Client
+    from ..client.owned_stream import OwnedStream
+    from ..vocabulary import Schemas
 
 Stretch: TypeAlias = tuple[int, int | None]
 """Events from the first number to the second, without it; None is wherever the log ends then."""
