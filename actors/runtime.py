@@ -26,7 +26,6 @@ from .background import Background
 from .blob_references import as_content, check_media_type, digest_referred_to, reference_to
 from .client.client import Client
 from .folding import TurnState
-from .forking import fork
 from .kinds import require_session
 from .leaving import Ending, carry_out, carry_out_all
 from .reading.following import Following
@@ -37,11 +36,12 @@ from .reading.walking import Events, Walking
 from .records import Event, EventPage, SessionInfo, Status
 from .repairing import Progress, Repair, repair
 from .runtime_actors import RuntimeActors
-from .seeding import sow
-from .sending import send
-from .session import END_SECONDS_MAX, Session
-from .session_header import check_changes, new_header, other_spelling
-from .session_opening import open_session, reserve
+from .session.forking import fork
+from .session.header import check_changes, new_header, other_spelling
+from .session.opening import open_session, reserve
+from .session.seeding import sow
+from .session.sending import send
+from .session.session import END_SECONDS_MAX, Session
 from .stopping import stop
 from .tasks.listing import list_tasks
 from .tasks.starting import GRACE_SECONDS, OwnerExit, checked_start

@@ -21,13 +21,13 @@ from turnkeeper.storage.store import Durability
 
 from .background import Background
 from .client.client import Client
-from .inbox import Inbox, Message
 from .leaving import note_or_raise
 from .places import make_parents_of_default, store_place
 from .runtime import Runtime
-from .session import Session
+from .session.inbox import Inbox, Message
+from .session.session import Session
+from .session.turns import ToolCall, Turn
 from .tasks.task import Task, TaskOutput
-from .turns import ToolCall, Turn
 
 _LOG = logging.getLogger("turnkeeper")
 

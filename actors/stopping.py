@@ -15,7 +15,7 @@ from turnkeeper.storage.errors import Deleted, NotFound, StorageError
 from .kinds import require_session
 from .log_summary import CRITICAL
 from .protocol import LIVE_TASKS
-from .session_opening import open_session
+from .session.opening import open_session
 from .tasks.starting import GRACE_SECONDS
 from .tasks.task import stop_tasks
 

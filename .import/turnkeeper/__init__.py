@@ -49,15 +49,15 @@ if TYPE_CHECKING:
         VersionMismatch,
         WrongKind,
     )
-    from turnkeeper.actors.inbox import Message
     from turnkeeper.actors.records import Event, EventPage, Interrupted, SessionInfo, Snapshot
     from turnkeeper.actors.runtime import Runtime
     from turnkeeper.actors.runtime_opening import open_runtime
-    from turnkeeper.actors.session import Session
+    from turnkeeper.actors.session.inbox import Message
+    from turnkeeper.actors.session.session import Session
+    from turnkeeper.actors.session.turns import ToolCall
     from turnkeeper.actors.tasks.output import Output
     from turnkeeper.actors.tasks.state import TaskState
     from turnkeeper.actors.tasks.task import Task, TasksStopped
-    from turnkeeper.actors.turns import ToolCall
     from turnkeeper.runtime.actor_ref import ActorEnd, ActorRef, Down
     from turnkeeper.runtime.errors import (
         ActorError,
@@ -185,7 +185,7 @@ if not TYPE_CHECKING:
         "TurnkeeperError": "turnkeeper.actors.errors",
         "VersionMismatch": "turnkeeper.actors.errors",
         "WrongKind": "turnkeeper.actors.errors",
-        "Message": "turnkeeper.actors.inbox",
+        "Message": "turnkeeper.actors.session.inbox",
         "Event": "turnkeeper.actors.records",
         "EventPage": "turnkeeper.actors.records",
         "Interrupted": "turnkeeper.actors.records",
@@ -193,12 +193,12 @@ if not TYPE_CHECKING:
         "Snapshot": "turnkeeper.actors.records",
         "Runtime": "turnkeeper.actors.runtime",
         "open_runtime": "turnkeeper.actors.runtime_opening",
-        "Session": "turnkeeper.actors.session",
+        "Session": "turnkeeper.actors.session.session",
         "Output": "turnkeeper.actors.tasks.output",
         "TaskState": "turnkeeper.actors.tasks.state",
         "Task": "turnkeeper.actors.tasks.task",
         "TasksStopped": "turnkeeper.actors.tasks.task",
-        "ToolCall": "turnkeeper.actors.turns",
+        "ToolCall": "turnkeeper.actors.session.turns",
         "ActorEnd": "turnkeeper.runtime.actor_ref",
         "ActorRef": "turnkeeper.runtime.actor_ref",
         "Down": "turnkeeper.runtime.actor_ref",

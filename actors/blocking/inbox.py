@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..inbox import Inbox, Message
+from ..session.inbox import Inbox, Message
 from .loop import Loop
 
 

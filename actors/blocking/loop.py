@@ -12,8 +12,8 @@ from anyio.from_thread import BlockingPortal
 
 from ..errors import ForkedProcess
 from ..runtime import Runtime
-from ..session import Session
-from ..turns import ToolCall, Turn
+from ..session.session import Session
+from ..session.turns import ToolCall, Turn
 
 Answer = TypeVar("Answer")
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from turnkeeper.storage.exact_json import Surrogates
 
-from ..chunks import TEXT_CHANNEL
 from ..folding import Effect
 from ..records import Event, EventPage, Interrupted, Snapshot
-from ..session import Session
+from ..session.chunks import TEXT_CHANNEL
+from ..session.session import Session
 from .inbox import BlockingInbox
 from .loop import Loop
 from .turns import BlockingToolCall, BlockingTurn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from ..turns import ToolCall, Turn
+from ..session.turns import ToolCall, Turn
 from .loop import Loop
 
 

@@ -21,7 +21,6 @@ from typing import Any, Final, TypeAlias
 
 from turnkeeper.storage.requests import Gap
 
-from ..chunks import TEXT_CHANNEL
 from ..core_types import ASSISTANT_CHUNK, IMPORT_KEY, USER_MESSAGE
 from ..folding import (
     ASSISTANT_MESSAGE,
@@ -34,6 +33,7 @@ from ..folding import (
     Call,
 )
 from ..records import Event
+from ..session.chunks import TEXT_CHANNEL
 from .logs import StoredLog
 from .walking import Walk
 

@@ -23,7 +23,7 @@ from ..ids import new_task_id, new_token, task_id_of_key
 from ..kinds import require_session
 from ..names import check_wanted
 from ..protocol import END_TASKS, START_TASK, STOP_TASKS, TASKS_DIRECTORY
-from ..sending import make_known
+from ..session.sending import make_known
 from .listing import state_of
 from .naming import find_row, find_task
 from .output import Output, output_limit, read_output
@@ -34,7 +34,7 @@ from .waiting import EndWatch, Until, check_seconds, check_wait, collect_ends
 
 if TYPE_CHECKING:
     from ..client.client import Client
-    from ..session import Session
+    from ..session.session import Session
 
 
 @dataclass(frozen=True, slots=True)

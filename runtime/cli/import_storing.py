@@ -31,7 +31,7 @@ from turnkeeper.actors.importing import ImportedEvent, ImportedSession, ImportRe
 from turnkeeper.actors.importing.prints import fingerprint
 from turnkeeper.actors.records import Event
 from turnkeeper.actors.runtime import Runtime
-from turnkeeper.actors.session import Session
+from turnkeeper.actors.session.session import Session
 
 from .store_view import look_at
 

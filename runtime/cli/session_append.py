@@ -10,7 +10,7 @@ import click
 
 from turnkeeper.actors.errors import BlobMissing, InvalidValue, TooLarge, TurnkeeperError, TurnOpen
 from turnkeeper.actors.runtime_opening import open_runtime
-from turnkeeper.actors.session import Session
+from turnkeeper.actors.session.session import Session
 from turnkeeper.storage.store import describe
 
 from .commands import command

@@ -16,7 +16,7 @@ import anyio
 
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
-from turnkeeper.actors.session import Session
+from turnkeeper.actors.session.session import Session
 
 
 def say(**message: Any) -> None:

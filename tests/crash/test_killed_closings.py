@@ -13,8 +13,8 @@ import pytest
 from turnkeeper.actors.client import owned_stream
 from turnkeeper.actors.folding import CallFate
 from turnkeeper.actors.records import Event
-from turnkeeper.actors.session import Session
-from turnkeeper.actors.session_opening import open_session
+from turnkeeper.actors.session.opening import open_session
+from turnkeeper.actors.session.session import Session
 from turnkeeper.storage import store
 from turnkeeper.storage.backend import Backend, open_reader
 

@@ -21,7 +21,7 @@ from turnkeeper.actors.folding import Effect
 from turnkeeper.actors.ids import new_session_id
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
-from turnkeeper.actors.session import Session
+from turnkeeper.actors.session.session import Session
 from turnkeeper.runtime.frame_socket import FrameSocket
 
 from .suspensions import Once, Suspensions

@@ -11,7 +11,7 @@ import pytest
 from turnkeeper.actors.errors import Fenced
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
-from turnkeeper.actors.session import Session
+from turnkeeper.actors.session.session import Session
 from turnkeeper.benchmarks.chaos.checker.evidence import read_evidence
 from turnkeeper.benchmarks.chaos.checker.judging import Judgement, judge
 from turnkeeper.benchmarks.chaos.checker.leftovers import look_for_leftovers

@@ -16,7 +16,7 @@ from turnkeeper.actors.reading.following import Following
 from turnkeeper.actors.records import Event
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
-from turnkeeper.actors.session import Session
+from turnkeeper.actors.session.session import Session
 
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, kill, node_of, writer_of
 from .suspensions import Once, Suspensions

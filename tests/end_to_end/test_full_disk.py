@@ -11,7 +11,7 @@ import pytest
 
 from turnkeeper.actors.errors import Fenced, StoreFull
 from turnkeeper.actors.runtime_opening import open_runtime
-from turnkeeper.actors.session import Session
+from turnkeeper.actors.session.session import Session
 from turnkeeper.storage.store import BackendName
 
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, wait_unserved

@@ -9,11 +9,11 @@ from typing import Any
 import anyio
 import pytest
 
-from turnkeeper.actors.acceptance import AHEAD_RANGES_MAX
 from turnkeeper.actors.errors import AlreadyAccepted, Corrupt, Fenced, InvalidValue, SessionClosed, TooFarAhead
-from turnkeeper.actors.inbox import Inbox, Message
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
+from turnkeeper.actors.session.acceptance import AHEAD_RANGES_MAX
+from turnkeeper.actors.session.inbox import Inbox, Message
 
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, end_all, kill, node_of, read_line, start_python, writer_of
 from .suspensions import Once, Suspensions

@@ -23,10 +23,10 @@ from turnkeeper.actors.errors import (
     TooLarge,
     WrongKind,
 )
-from turnkeeper.actors.inbox import Inbox, Message
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
-from turnkeeper.actors.session import Session
+from turnkeeper.actors.session.inbox import Inbox, Message
+from turnkeeper.actors.session.session import Session
 
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, finish, kill, node_of, start_python, writer_of
 from .suspensions import Once, Suspensions

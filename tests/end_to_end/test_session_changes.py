@@ -29,7 +29,7 @@ from turnkeeper.actors.ids import inbox_id
 from turnkeeper.actors.records import SessionInfo
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
-from turnkeeper.actors.session import Session
+from turnkeeper.actors.session.session import Session
 from turnkeeper.storage.limits import ID_PATTERN
 
 from ..served import end_all, kill, read_line, start_python, writer_of

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from turnkeeper.actors import session_header, session_opening
 from turnkeeper.actors.blocking import connect
 from turnkeeper.actors.errors import InvalidValue, NotFound
+from turnkeeper.actors.session import header as session_header
+from turnkeeper.actors.session import opening as session_opening
 
 pytestmark = pytest.mark.parametrize("kept_by", ["journal", "sqlite"])
 

@@ -14,7 +14,7 @@ from turnkeeper.actors.reading.rewinds import Range, live_ranges
 from turnkeeper.actors.records import Event
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
-from turnkeeper.actors.session import Session
+from turnkeeper.actors.session.session import Session
 
 from ..served import end_all, kill, read_line, start_python
 

@@ -13,7 +13,7 @@ from turnkeeper.actors.log_summary import SNAPSHOTS_KEPT
 from turnkeeper.actors.records import Snapshot
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
-from turnkeeper.actors.session import Session
+from turnkeeper.actors.session.session import Session
 from turnkeeper.storage.store import BackendName
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ from turnkeeper.actors.errors import CriticalTypes, InvalidValue, SessionBusy, T
 from turnkeeper.actors.records import Event
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
-from turnkeeper.actors.session import Session
+from turnkeeper.actors.session.session import Session
 from turnkeeper.storage.exact_json import decode_event
 from turnkeeper.storage.store import BackendName
 

@@ -15,7 +15,6 @@ import anyio
 import pytest
 
 from turnkeeper.actors import runtime as runtime_module
-from turnkeeper.actors import session as session_module
 from turnkeeper.actors.background import Background
 from turnkeeper.actors.client import link as link_module
 from turnkeeper.actors.errors import (
@@ -36,7 +35,8 @@ from turnkeeper.actors.errors import (
 from turnkeeper.actors.records import Event
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
-from turnkeeper.actors.session import Session
+from turnkeeper.actors.session import session as session_module
+from turnkeeper.actors.session.session import Session
 from turnkeeper.runtime.identity import own_identity
 
 from ..served import (

@@ -10,11 +10,11 @@ from typing import Any
 import anyio
 import pytest
 
-from turnkeeper.actors import session as session_module
 from turnkeeper.actors.errors import Failed, Fenced, NotFound, SessionBusy
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
-from turnkeeper.actors.session import Session
+from turnkeeper.actors.session import session as session_module
+from turnkeeper.actors.session.session import Session
 
 from ..closed_logs import assert_closed, reason_of, results_of
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, writer_of

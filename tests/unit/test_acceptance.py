@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnkeeper.actors.acceptance import AHEAD_RANGES_MAX, Accepted, WakeBudget, is_agent
 from turnkeeper.actors.ids import new_session_id
+from turnkeeper.actors.session.acceptance import AHEAD_RANGES_MAX, Accepted, WakeBudget, is_agent
 from turnkeeper.storage.format import encode_patch
 
 SESSION, TASK, PERSON = "brave-otter-7f3a", "task-quiet-owl-0c1d", "alice"

@@ -10,7 +10,7 @@ from turnkeeper.actors.core_types import IMPORT_KEY
 from turnkeeper.actors.errors import TooLarge
 from turnkeeper.actors.importing import ImportedEvent
 from turnkeeper.actors.records import Event, EventPage
-from turnkeeper.actors.session import Session
+from turnkeeper.actors.session.session import Session
 from turnkeeper.runtime.cli.import_storing import StoredEvents, read_back
 
 

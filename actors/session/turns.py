@@ -9,8 +9,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from .folding import TOOL_OUTCOME_UNKNOWN, TURN_START, Effect, Reason, text_of
-from .leaving import note_or_raise
+from ..folding import TOOL_OUTCOME_UNKNOWN, TURN_START, Effect, Reason, text_of
+from ..leaving import note_or_raise
 
 if TYPE_CHECKING:
     from .session import Session

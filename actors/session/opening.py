@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 from turnkeeper.storage.errors import Exists, SessionBusy
 
+from ..client.owned_stream import OwnedStream
+from ..folding import CallFate, Reason, TurnState
+from ..ids import new_session_id
+from ..log_summary import LogSummary
+from ..reading.looking import fold_open_turn
+from ..records import Interrupted
+from ..tasks.untold import tasks_to_tell
 from .acceptance import Accepted
-from .client.owned_stream import OwnedStream
-from .folding import CallFate, Reason, TurnState
-from .ids import new_session_id
-from .log_summary import LogSummary
-from .reading.looking import fold_open_turn
-from .records import Interrupted
 from .session import Session
-from .tasks.untold import tasks_to_tell
 
 if TYPE_CHECKING:
-    from .client.client import Client
+    from ..client.client import Client
 
 
 async def reserve(client: Client, header: Mapping[str, Any], state: TurnState) -> Session:

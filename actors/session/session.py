@@ -19,12 +19,10 @@ import anyio
 from turnkeeper.storage.errors import Failed, InvalidFork
 from turnkeeper.storage.exact_json import Surrogates
 
-from .acceptance import Accepted
-from .chunks import TEXT_CHANNEL, Chunks
-from .client.control_request import Request
-from .client.owned_stream import OwnedStream
-from .core_types import SNAPSHOT
-from .folding import (
+from ..client.control_request import Request
+from ..client.owned_stream import OwnedStream
+from ..core_types import SNAPSHOT
+from ..folding import (
     NEWEST_REWIND,
     REWOUND,
     TOOL_FINISHED,
@@ -38,24 +36,26 @@ from .folding import (
     count_or_none,
     unanswered,
 )
+from ..leaving import note_or_raise
+from ..log_summary import LogSummary
+from ..reading.logs import OwnedLog
+from ..reading.messages import Messages
+from ..reading.prefixes import state_at
+from ..reading.rewinds import Rewind
+from ..reading.walking import Events, Walking
+from ..records import Event, EventPage, Interrupted, Snapshot
+from .acceptance import Accepted
+from .chunks import TEXT_CHANNEL, Chunks
+from .header import check_changes, check_header
 from .inbox import Inbox
-from .leaving import note_or_raise
-from .log_summary import LogSummary
 from .numbering import Numbering
 from .owned_inbox import OwnedInbox
-from .reading.logs import OwnedLog
-from .reading.messages import Messages
-from .reading.prefixes import state_at
-from .reading.rewinds import Rewind
-from .reading.walking import Events, Walking
-from .records import Event, EventPage, Interrupted, Snapshot
 from .sending import send
-from .session_header import check_changes, check_header
 from .snapshots import last_snapshot
 from .turns import ToolCall, Turn
 
 if TYPE_CHECKING:
-    from .client.client import Client
+    from ..client.client import Client
 
 END_SECONDS_MAX = 5.0
 """How long the end of a turn, a tool or a session may wait for the store, in a shield."""

@@ -18,9 +18,9 @@ from turnkeeper.storage.errors import InvalidValue, TooLarge
 from turnkeeper.storage.exact_json import encode_data
 from turnkeeper.storage.limits import PATCH_BYTES_MAX
 
-from .ids import new_session_id
-from .names import check_key
-from .writer.requests import HEADER_DEPTH_MAX
+from ..ids import new_session_id
+from ..names import check_key
+from ..writer.requests import HEADER_DEPTH_MAX
 
 HEADER_BYTES_MAX: Final = PATCH_BYTES_MAX - 1024
 """A session's header as its creator gives it; what is left of a patch is for owner and first turn."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .folding import count_or_none
+from ..folding import count_or_none
 
 ACCEPTED: Final = "inbox"
 """Summary key: {"next": the first message that isn't accepted, "ahead": [[first, last], …] of those accepted above}."""

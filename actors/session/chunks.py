@@ -17,9 +17,9 @@ from turnkeeper.storage.errors import InvalidValue, TooLarge
 from turnkeeper.storage.exact_json import encode_data, encode_event
 from turnkeeper.storage.limits import KIB, LINE_BYTES_MAX, MIB
 
-from .client.bus import Source
-from .client.owned_stream import OwnedStream
-from .core_types import ASSISTANT_CHUNK
+from ..client.bus import Source
+from ..client.owned_stream import OwnedStream
+from ..core_types import ASSISTANT_CHUNK
 
 TEXT_CHANNEL: Final = "text"
 """The channel of what isn't given another one; chunks of it don't name it."""

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 from turnkeeper.storage.errors import BlobMissing, NotFound
 from turnkeeper.storage.exact_json import encode_event
 
-from .blob_references import EVENT_BYTES_MAX, is_plain
-from .client.owned_stream import OwnedStream
-from .core_types import SESSION_CREATED
-from .folding import INBOX_MESSAGE
-from .names import check_key, check_wanted
-from .protocol import SEND
-from .tails import message_tail
+from ..blob_references import EVENT_BYTES_MAX, is_plain
+from ..client.owned_stream import OwnedStream
+from ..core_types import SESSION_CREATED
+from ..folding import INBOX_MESSAGE
+from ..names import check_key, check_wanted
+from ..protocol import SEND
+from ..tails import message_tail
 
 if TYPE_CHECKING:
-    from .client.client import Client
+    from ..client.client import Client
 
 
 async def make_known(client: Client, stream: OwnedStream) -> None:

@@ -15,17 +15,17 @@ from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.errors import Corrupt, Fenced, NotFound
 from turnkeeper.storage.requests import Gap
 
+from ..client.control_request import Request
+from ..client.owned_stream import OwnedStream
+from ..errors import AlreadyAccepted, SessionClosed, TooFarAhead
+from ..ids import inbox_id
+from ..protocol import LISTEN, UNLISTEN
+from ..records import Event, EventPage
 from .acceptance import Accepted
-from .client.control_request import Request
-from .client.owned_stream import OwnedStream
-from .errors import AlreadyAccepted, SessionClosed, TooFarAhead
-from .ids import inbox_id
-from .protocol import LISTEN, UNLISTEN
-from .records import Event, EventPage
 from .sending import make_known
 
 if TYPE_CHECKING:
-    from .client.client import Client
+    from ..client.client import Client
 
 PAGE_MESSAGES = 32
 """How many messages are read at a time; what is large lies in blobs, which are read one by one."""

@@ -14,19 +14,19 @@ from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.errors import Deleted, InvalidFork
 from turnkeeper.storage.requests import StreamRow
 
-from .core_types import SESSION_FORKED
-from .errors import CriticalTypes
-from .folding import NEWEST_REWIND, OPEN_TURN, TURNS, TurnState, count_or_none
-from .kinds import require_session
-from .log_summary import CRITICAL, LogSummary
-from .reading.looking import whole_events
-from .reading.prefixes import state_at
-from .records import status_of
-from .session_header import new_header
-from .session_opening import reserve
+from ..core_types import SESSION_FORKED
+from ..errors import CriticalTypes
+from ..folding import NEWEST_REWIND, OPEN_TURN, TURNS, TurnState, count_or_none
+from ..kinds import require_session
+from ..log_summary import CRITICAL, LogSummary
+from ..reading.looking import whole_events
+from ..reading.prefixes import state_at
+from ..records import status_of
+from .header import new_header
+from .opening import reserve
 
 if TYPE_CHECKING:
-    from .client.client import Client
+    from ..client.client import Client
     from .session import Session
 
 _INHERITED: Final[tuple[str, ...]] = ("cwd", "cwd_real", "title", "labels", "agent")

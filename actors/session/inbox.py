@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from turnkeeper.storage.errors import InvalidValue
 
+from ..core_types import INBOX_ACCEPTED
+from ..records import Event, EventPage
 from .acceptance import WakeBudget
-from .core_types import INBOX_ACCEPTED
-from .records import Event, EventPage
 
 if TYPE_CHECKING:
     from .owned_inbox import OwnedInbox

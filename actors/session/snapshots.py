@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .core_types import SNAPSHOT
-from .reading.logs import StoredLog
-from .records import Snapshot
+from ..core_types import SNAPSHOT
+from ..reading.logs import StoredLog
+from ..records import Snapshot
 
 
 async def last_snapshot(log: StoredLog, seqs: Sequence[int]) -> Snapshot | None:

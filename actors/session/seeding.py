@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .folding import REWOUND
-from .reading.rewinds import Rewind
-from .records import Event
+from ..folding import REWOUND
+from ..reading.rewinds import Rewind
+from ..records import Event
 
 if TYPE_CHECKING:
     from .session import Session
