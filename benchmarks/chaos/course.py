@@ -77,8 +77,9 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What happened in a round, from its first moment to `seconds`."""
+    """What happened in a round, from its first moment to `seconds`; `began` is that moment, in the runner's time."""
 
+    began: float
     seconds: float
     lanes: tuple[Lane, ...]
     marks: tuple[Mark, ...]
@@ -106,7 +107,7 @@ def course_of(notes: Sequence[Note], recoveries: Iterable[tuple[Note, float]] = 
     """Find a round's course in all its notes; `recoveries` are strikes, and the seconds until each was overcome."""
     runner = [note for note in notes if note["file"] == RUNNER]
     if not runner:
-        return Course(0.0, (), ())
+        return Course(0.0, 0.0, (), ())
     began = runner[0]["at"]
     names = _host_names(notes)
     marks = _Marks(began, names, {_place(note): seconds for note, seconds in recoveries})
@@ -114,7 +115,7 @@ def course_of(notes: Sequence[Note], recoveries: Iterable[tuple[Note, float]] = 
         if note["what"] == "strike":
             marks.take(note)
     seconds = max(note["at"] for note in runner) - began
-    return Course(seconds, _lanes(runner, began, names), tuple(sorted(marks.found, key=lambda mark: mark.at)))
+    return Course(began, seconds, _lanes(runner, began, names), tuple(sorted(marks.found, key=lambda mark: mark.at)))
 
 
 def _place(note: Note) -> tuple[str, int]:

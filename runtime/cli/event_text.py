@@ -9,7 +9,8 @@ import orjson
 
 from turnkeeper.actors.records import Event
 
-from .printing import is_coloured, is_terminal, print_text, printable
+from ..printable_text import printable
+from .printing import is_coloured, is_terminal, print_text
 from .values import full_moment
 
 _DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"

@@ -15,6 +15,8 @@ from typing import Any, TextIO
 
 import orjson
 
+from ..printable_text import printable
+
 _GAP_CELLS = 3
 _CUT_CELLS_MIN = 8
 
@@ -91,15 +93,6 @@ def is_terminal(stream: TextIO) -> bool:
 def is_coloured(stream: TextIO) -> bool:
     """Say whether colour may be used on the stream."""
     return is_terminal(stream) and not os.environ.get("NO_COLOR")
-
-
-def printable(text: str) -> str:
-    """Give the text with every character that isn't printable as an escape."""
-    return text if text.isprintable() else "".join(each if each.isprintable() else _escape(each) for each in text)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def print_table(

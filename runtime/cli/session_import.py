@@ -15,12 +15,13 @@ from turnkeeper.actors.errors import Corrupt, SessionBusy, TurnkeeperError
 from turnkeeper.actors.importing import FORMATS, ImportedSession, ImportReport, read_sessions
 from turnkeeper.actors.runtime_opening import open_runtime
 
+from ..printable_text import printable
 from .commands import command
 from .failures import Failure, failure_of
 from .import_storing import KEY_BYTES, ImportedSessions
 from .invocation import Invocation
 from .loop import run_in_loop
-from .printing import print_figures, print_json, print_note, printable
+from .printing import print_figures, print_json, print_note
 from .progress import told_progress
 
 PROBLEMS_SHOWN = 20

@@ -73,7 +73,7 @@ def test_a_life_lasts_from_birth_to_the_kill_or_the_last_sight(round: Round) -> 
     course = round.course()
     assert lane(course, "writer").lifetimes == (Lifetime(2, 0.25, 2.5, True), Lifetime(3, 3.0, 4.0, False))
     assert lane(course, "node").lifetimes == (Lifetime(1, 0.0, 0.0, False),)
-    assert course.seconds == 4.0
+    assert (course.began, course.seconds) == (BEGAN, 4.0)
 
 
 def test_who_was_killed_before_anybody_saw_it_has_a_life_too(round: Round) -> None:
@@ -168,7 +168,7 @@ def test_what_was_overcome_says_after_how_long(round: Round) -> None:
 
 def test_a_round_without_notes_has_an_empty_course() -> None:
     """As one that was interrupted before it began."""
-    assert course_of([]) == Course(0.0, (), ())
+    assert course_of([]) == Course(0.0, 0.0, (), ())
 
 
 def test_times_are_counted_in_classes_that_leave_none_out() -> None:

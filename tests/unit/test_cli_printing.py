@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from turnkeeper.runtime.cli.event_input import BadInput, parse_event
-from turnkeeper.runtime.cli.printing import is_coloured, is_terminal, print_table, printable
+from turnkeeper.runtime.cli.printing import is_coloured, is_terminal, print_table
 from turnkeeper.runtime.cli.session_list import cursor
 from turnkeeper.runtime.cli.values import full_moment, label, moment
+from turnkeeper.runtime.printable_text import printable
 
 
 class Terminal:

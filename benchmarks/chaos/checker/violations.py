@@ -23,7 +23,7 @@ class Violation(NamedTuple):
 
     def as_map(self) -> dict[str, Any]:
         """Give it as plain values."""
-        where = {} if self.note is None else {"file": self.note["file"], "line": self.note["line"]}
+        where = {} if self.note is None else {name: self.note[name] for name in ("file", "line", "at")}
         return {
             "promise": self.promise,
             "subject": self.subject,
