@@ -39,6 +39,9 @@ TASK_STALLED: Final = "task/stalled"
 TASK_ENDED: Final = "task/ended"
 TASK_EMPTIED: Final = "task/emptied"
 
+TEXT_CHANNEL: Final = "text"
+"""The channel of what isn't given another one; chunks of it don't name it."""
+
 IMPORT_KEY: Final = "import_key"
 """Member of an imported event's data: which record it was made from, the same at every import."""
 

@@ -60,6 +60,9 @@ NODE_LOG: Final = "node.log"
 PATIENCE_SECONDS: Final = 10.0
 """How long an opener waits for a node that doesn't answer, and a node for its first client."""
 
+HEADER_DEPTH_MAX: Final = 16
+"""Levels of nesting in a header or a patch."""
+
 INDEX_FAILED_EXIT_CODE: Final = 71
 """How a writer ends that can't make sense of its index: the next one is told not to open it."""
 

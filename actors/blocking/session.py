@@ -8,9 +8,9 @@ from typing import Any
 
 from turnkeeper.storage.exact_json import Surrogates
 
+from ..core_types import TEXT_CHANNEL
 from ..folding import Effect
 from ..records import Event, EventPage, Interrupted, Snapshot
-from ..session.chunks import TEXT_CHANNEL
 from ..session.session import Session
 from .inbox import BlockingInbox
 from .loop import Loop

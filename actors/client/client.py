@@ -28,7 +28,6 @@ from ..errors import ForkedProcess, NodeNotAnswering, SessionClosed, copy_of
 from ..ids import new_token
 from ..names import check_wanted
 from ..protocol import CHANGE, OPEN, PATIENCE_SECONDS, STATISTICS, WATCH
-from ..tasks.node_conversation import NodeConversation
 from ..vocabulary import Vocabulary
 from .blobs import Blobs
 from .bus import PUBLISH_SECONDS, Bus, Listener
@@ -36,6 +35,7 @@ from .control_request import Request
 from .conversation import Conversation
 from .joining import Attachment, join
 from .link import Link
+from .node_conversation import NodeConversation
 from .owned_stream import OwnedStream
 from .reads import StoreReads
 

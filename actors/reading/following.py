@@ -25,8 +25,8 @@ from ..client.bus import Listener
 from ..errors import PositionLost
 from ..latest_values import Name
 from ..records import Event
-from ..tasks.naming import find_row
 from .logs import schemas_of
+from .naming import find_row
 
 if TYPE_CHECKING:
     from ..client.client import Client

@@ -19,8 +19,8 @@ from ..folding import TurnState
 from ..kinds import require_session
 from ..log_summary import LogSummary
 from ..records import Event, EventPage
-from ..tasks.naming import find_row
 from .looking import read_page
+from .naming import find_row
 from .rewinds import Rewind, live_ranges
 
 if TYPE_CHECKING:

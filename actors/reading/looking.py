@@ -14,7 +14,7 @@ from turnkeeper.storage.requests import Page, StoredEvent, StreamRow, check_boun
 
 from ..folding import TurnState
 from ..records import Event, EventPage, status_of
-from ..tasks.naming import find_row
+from .naming import find_row
 
 PAGE_EVENTS = 1000
 """How many events are held at a time where many are looked at."""

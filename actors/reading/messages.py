@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 
 from turnkeeper.storage.requests import Gap
 
-from ..core_types import ASSISTANT_CHUNK, IMPORT_KEY, USER_MESSAGE
+from ..core_types import ASSISTANT_CHUNK, IMPORT_KEY, TEXT_CHANNEL, USER_MESSAGE
 from ..folding import (
     ASSISTANT_MESSAGE,
     RESULTS_MAX,
@@ -33,7 +33,6 @@ from ..folding import (
     Call,
 )
 from ..records import Event
-from ..session.chunks import TEXT_CHANNEL
 from .logs import StoredLog
 from .walking import Walk
 

@@ -19,10 +19,7 @@ from turnkeeper.storage.limits import KIB, LINE_BYTES_MAX, MIB
 
 from ..client.bus import Source
 from ..client.owned_stream import OwnedStream
-from ..core_types import ASSISTANT_CHUNK
-
-TEXT_CHANNEL: Final = "text"
-"""The channel of what isn't given another one; chunks of it don't name it."""
+from ..core_types import ASSISTANT_CHUNK, TEXT_CHANNEL
 
 CHUNK_BYTES: Final = 4 * KIB
 """Text, in bytes, that is cut without waiting for the window's end."""

@@ -20,7 +20,7 @@ from turnkeeper.storage.limits import PATCH_BYTES_MAX
 
 from ..ids import new_session_id
 from ..names import check_key
-from ..writer.requests import HEADER_DEPTH_MAX
+from ..protocol import HEADER_DEPTH_MAX
 
 HEADER_BYTES_MAX: Final = PATCH_BYTES_MAX - 1024
 """A session's header as its creator gives it; what is left of a patch is for owner and first turn."""

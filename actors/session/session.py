@@ -21,7 +21,7 @@ from turnkeeper.storage.exact_json import Surrogates
 
 from ..client.control_request import Request
 from ..client.owned_stream import OwnedStream
-from ..core_types import SNAPSHOT
+from ..core_types import SNAPSHOT, TEXT_CHANNEL
 from ..folding import (
     NEWEST_REWIND,
     REWOUND,
@@ -45,7 +45,7 @@ from ..reading.rewinds import Rewind
 from ..reading.walking import Events, Walking
 from ..records import Event, EventPage, Interrupted, Snapshot
 from .acceptance import Accepted
-from .chunks import TEXT_CHANNEL, Chunks
+from .chunks import Chunks
 from .header import check_changes, check_header
 from .inbox import Inbox
 from .numbering import Numbering

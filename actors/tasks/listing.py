@@ -22,7 +22,7 @@ from turnkeeper.storage.requests import StreamRow
 
 from ..kinds import TASK, require_session
 from ..protocol import TASKS_DIRECTORY
-from .naming import find_row, find_task
+from ..reading.naming import find_row, find_task
 from .output import read_end
 from .progress import SEARCHED_BYTES_MAX, ProgressReader
 from .records import UNFINISHED, summary_of_end

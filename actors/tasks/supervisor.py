@@ -24,11 +24,11 @@ from turnkeeper.storage.requests import StreamRow
 
 from .. import protocol
 from ..errors import SessionClosed, TaskDiffers
+from ..reading.naming import find_task
 from ..switchboard import Switchboard
 from . import records
 from .adoption import adopt
 from .live_task import Desk, LiveTask, now
-from .naming import find_task
 from .owners import Owner, Owners
 from .recorder import Recorder
 from .requests import Start, Stop, Wait, start_from_wire, stop_from_wire, wait_from_wire

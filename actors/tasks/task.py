@@ -23,9 +23,9 @@ from ..ids import new_task_id, new_token, task_id_of_key
 from ..kinds import require_session
 from ..names import check_wanted
 from ..protocol import END_TASKS, START_TASK, STOP_TASKS, TASKS_DIRECTORY
+from ..reading.naming import find_row, find_task
 from ..session.sending import make_known
 from .listing import state_of
-from .naming import find_row, find_task
 from .output import Output, output_limit, read_output
 from .output_following import OutputFollowing
 from .starting import GRACE_SECONDS, Start, located

@@ -14,8 +14,8 @@ import anyio
 from turnkeeper.storage.requests import StreamRow
 
 from ..client.control_request import Request
+from ..client.node_conversation import NodeConversation, reply_to
 from ..protocol import WAIT_TASK
-from .node_conversation import NodeConversation, reply_to
 from .starting import SECONDS_MAX, is_seconds
 from .state import TaskState
 

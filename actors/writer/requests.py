@@ -17,6 +17,7 @@ from turnkeeper.storage.limits import BATCH_BYTES_MAX, HEADER_BYTES_MAX, MIB, PA
 from turnkeeper.storage.requests import Append, Post
 
 from ..names import NAME_CHARACTERS_MAX
+from ..protocol import HEADER_DEPTH_MAX
 
 RECORDS_MAX = 16
 RECORDS_BYTES_MAX = 4 * MIB
@@ -26,9 +27,6 @@ assert RECORDS_BYTES_MAX + RECORDS_MAX * MIB // 64 < BATCH_BYTES_MAX, (
     "one batch holds them, and their lines' beginnings"
 )
 assert RECORDS_MAX * (PATCH_BYTES_MAX + MIB // 64) < HEADER_BYTES_MAX
-
-HEADER_DEPTH_MAX = 16
-"""Levels of nesting in a header or a patch."""
 
 
 @dataclass(frozen=True, slots=True)

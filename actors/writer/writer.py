@@ -40,10 +40,10 @@ from ..node_log import log
 from ..own_loop import watch_own_loop
 from ..peers import Peer, stop_listening, welcome
 from ..protocol import error_to_wire
-from ..tasks.recording import Recorded, Recordings
 from .changes import Changes, Changing
 from .inboxes import Inboxes
 from .openings import Decision, Openings
+from .recording import Recorded, Recordings
 from .requests import (
     Change,
     Opening,

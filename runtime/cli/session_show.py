@@ -10,8 +10,8 @@ import click
 from turnkeeper.actors.client.spilling import whole
 from turnkeeper.actors.reading.following import pattern_matcher
 from turnkeeper.actors.reading.looking import closing_events
+from turnkeeper.actors.reading.naming import find_row
 from turnkeeper.actors.records import Event
-from turnkeeper.actors.tasks.naming import find_row
 from turnkeeper.storage.exact_json import decode_event, encode_event
 from turnkeeper.storage.requests import Gap, Page, StoredEvent, StreamRow
 

@@ -6,10 +6,10 @@ from functools import partial
 
 import click
 
+from turnkeeper.actors.reading.naming import find_task
 from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.stopping import those_below
 from turnkeeper.actors.tasks.listing import unfinished
-from turnkeeper.actors.tasks.naming import find_task
 from turnkeeper.actors.tasks.task import TasksStopped
 from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.store import describe

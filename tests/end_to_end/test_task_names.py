@@ -11,9 +11,9 @@ import pytest
 from turnkeeper.actors.client.asking import ask_status
 from turnkeeper.actors.errors import Ambiguous, Deleted, InvalidValue, NotFound, WrongKind
 from turnkeeper.actors.ids import task_id_of_key
+from turnkeeper.actors.reading.naming import find_task
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
-from turnkeeper.actors.tasks.naming import find_task
 from turnkeeper.actors.tasks.records import notice_of
 
 from ..command_line import CommandLine

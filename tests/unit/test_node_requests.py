@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from turnkeeper.actors.client.node_requests import NodeRequests
 from turnkeeper.actors.errors import NodeNotAnswering, SessionClosed
 from turnkeeper.actors.protocol import error_to_wire
-from turnkeeper.actors.tasks.node_requests import NodeRequests
 from turnkeeper.runtime.frames import FRAME_BYTES_MAX, FrameDecoder, FrameError
 from turnkeeper.storage.errors import NotFound
 

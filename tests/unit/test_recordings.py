@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from turnkeeper.actors.peers import Peer
-from turnkeeper.actors.tasks.recording import Recordings
 from turnkeeper.actors.tasks.records import Notice, TaskRequest, emptied, ended, notice_of, requested, started
 from turnkeeper.actors.tasks.state import TaskState
 from turnkeeper.actors.writer.inboxes import Inboxes
+from turnkeeper.actors.writer.recording import Recordings
 from turnkeeper.actors.writer.requests import Listening, Recording, Sending
 from turnkeeper.actors.writer.reservations import Reservations
 from turnkeeper.runtime.frames import FrameDecoder

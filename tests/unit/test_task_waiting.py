@@ -7,9 +7,9 @@ from typing import Any
 import anyio
 import pytest
 
+from turnkeeper.actors.client.node_conversation import NodeConversation
 from turnkeeper.actors.errors import NodeNotAnswering, NotFound
 from turnkeeper.actors.protocol import error_to_wire
-from turnkeeper.actors.tasks.node_conversation import NodeConversation
 from turnkeeper.actors.tasks.state import TaskState
 from turnkeeper.actors.tasks.waiting import (
     EndWatch,

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from ..client.control_request import Request
+from .control_request import Request
 from .node_requests import NodeRequests
 
 if TYPE_CHECKING:
-    from ..client.joining import Attachment
+    from .joining import Attachment
 
 
 class NodeConversation:

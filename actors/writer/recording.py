@@ -16,8 +16,8 @@ from turnkeeper.storage.requests import Post, Result
 from ..ids import is_task_id
 from ..kinds import TASK
 from ..protocol import error_to_wire
-from ..writer.inboxes import Inboxes
-from ..writer.requests import Recording
+from .inboxes import Inboxes
+from .requests import Recording
 
 
 class Recorded(NamedTuple):

@@ -13,8 +13,8 @@ from typing import Any
 
 from turnkeeper.runtime.frames import FrameError, encode_frame
 
-from ..client.control_request import Request
 from ..protocol import FORGET, error_from_wire
+from .control_request import Request
 
 
 class NodeRequests:
