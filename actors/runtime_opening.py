@@ -53,7 +53,7 @@ class RuntimeOpening:
         make_parents_of_default(place.path)
         self._scope.__enter__()
         try:
-            client = await Client.open(place.path, durability=self._durability, backend=place.backend)
+            client = await Client.open(place.path, self._scope, durability=self._durability, backend=place.backend)
             background = Background()
             await background.open()
             try:
@@ -62,9 +62,9 @@ class RuntimeOpening:
                     self._watchdog.begin()
                     background.tasks.start_soon(without_interrupts(self._watchdog.beat), anyio.sleep)
             except BaseException:
+                self._scope.shield = True
                 await background.aclose()
-                with anyio.CancelScope(shield=True):
-                    await client.aclose()
+                await client.aclose()
                 raise
         except BaseException:
             self._scope.__exit__(*sys.exc_info())

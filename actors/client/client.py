@@ -89,11 +89,17 @@ class Client:
 
     @classmethod
     async def open(
-        cls, path: str, *, durability: Durability | None = None, backend: BackendName | None = None
+        cls,
+        path: str,
+        scope: anyio.CancelScope,
+        *,
+        durability: Durability | None = None,
+        backend: BackendName | None = None,
     ) -> Client:
         """Attach to the node of the store at `path`, starting one if there is none, and greet its writer.
 
-        Makes a missing store, though not its parents. Raises what `join` raises, as it stands.
+        Makes a missing store, though not its parents. `scope` is the caller's, around all that the client starts; it
+        becomes a shield if the opening fails, or is cancelled. Raises what `join` raises, as it stands.
         """
         token = new_token()
         client = cls(path, await join(path, create=True, durability=durability, backend=backend, token=token), token)
@@ -106,8 +112,9 @@ class Client:
             if client._failure is not None:
                 raise client._failure
         except BaseException:
-            with anyio.CancelScope(shield=True):
-                await client.aclose()
+            # Not a shield of its own: what the client has started would outlive that, and can't be left within it.
+            scope.shield = True
+            await client.aclose()
             raise
         return client
 
