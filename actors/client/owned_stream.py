@@ -24,7 +24,7 @@ from turnkeeper.storage.limits import PATCH_BYTES_MAX
 from ..errors import SessionClosed, copy_of
 
 if TYPE_CHECKING:
-    from ..session.chunks import Chunks
+    from .chunks import Chunks
     from .link import Link
 
 GROUP_BYTES_MAX = 1024 * 1024

@@ -19,13 +19,13 @@ from turnkeeper.storage.exact_json import Surrogates, decode_event, encode_data,
 from turnkeeper.storage.limits import LINE_BYTES_MAX, PATCH_BYTES_MAX
 
 from ..blob_references import EVENT_BYTES_MAX, is_plain
+from ..client.chunks import Chunks
 from ..client.owned_stream import OwnedStream
 from ..errors import TurnOpen, copy_of
 from ..folding import FOLDED, FOLDED_PATCH_BYTES, TURN_END, TURN_START, TurnState
 from ..log_summary import LogSummary
 from ..names import check_key
 from ..vocabulary import Word
-from .chunks import Chunks
 from .owned_inbox import OwnedInbox
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ import anyio
 from turnkeeper.storage.errors import Failed, InvalidFork
 from turnkeeper.storage.exact_json import Surrogates
 
+from ..client.chunks import Chunks
 from ..client.control_request import Request
 from ..client.owned_stream import OwnedStream
 from ..core_types import SNAPSHOT, TEXT_CHANNEL
@@ -45,7 +46,6 @@ from ..reading.rewinds import Rewind
 from ..reading.walking import Events, Walking
 from ..records import Event, EventPage, Interrupted, Snapshot
 from .acceptance import Accepted
-from .chunks import Chunks
 from .header import check_changes, check_header
 from .inbox import Inbox
 from .numbering import Numbering

@@ -10,16 +10,16 @@ import orjson
 import pytest
 
 from turnkeeper.actors.client import link as link_module
-from turnkeeper.actors.client.link import WINDOW_SECONDS
-from turnkeeper.actors.client.owned_stream import RETRY_SECONDS_FIRST, OwnedStream
-from turnkeeper.actors.errors import SessionClosed
-from turnkeeper.actors.session.chunks import (
+from turnkeeper.actors.client.chunks import (
     CHANNEL_BYTES_MAX,
     CHUNK_BYTES,
     HELD_CHUNK_BYTES_MAX,
     TEXT_BYTES_MAX,
     Chunks,
 )
+from turnkeeper.actors.client.link import WINDOW_SECONDS
+from turnkeeper.actors.client.owned_stream import RETRY_SECONDS_FIRST, OwnedStream
+from turnkeeper.actors.errors import SessionClosed
 from turnkeeper.storage.errors import Fenced, InvalidValue, StoreFull, TooLarge
 
 from ..driven_link import Driver

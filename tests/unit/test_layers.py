@@ -1,6 +1,7 @@
 """Hold the layers: which area may import which, where third-party libraries may stand, and what no file may mention.
 
-Only import statements and ``os.<name>`` are read; a module named in a string at run time is not seen.
+Within ``actors/`` the same for its folders. Only import statements and ``os.<name>`` are read; a module named in a
+string at run time is not seen.
 """
 
 from __future__ import annotations
@@ -22,6 +23,14 @@ MAY_IMPORT = {
     "runtime/*": set[str](),
     "actors/*": {"turnkeeper", "runtime", "storage"},
     "benchmarks/*": {"turnkeeper", "actors", "runtime", "storage"},
+}
+FACE = {"runtime", "runtime_actors", "runtime_opening", "blocking"}
+KEPT_FROM = {
+    "actors/client/*": {"reading", "session", "writer", *FACE},
+    "actors/reading/*": {"session", "writer", *FACE},
+    "actors/session/*": {"writer", *FACE},
+    "actors/tasks/*": FACE,
+    "actors/writer/*": {"client", "reading", "session", *FACE},
 }
 OWN_PROCESSES = [
     "actors/node.py",
@@ -73,6 +82,7 @@ def imported_names(module: str, source: str) -> Iterator[str]:
 def violations(module: str, source: str) -> Iterator[str]:
     """Say which of the module's imports its layer does not allow; the module is a path such as ``storage/index.py``."""
     allowed = next(areas for pattern, areas in MAY_IMPORT.items() if fnmatch.fnmatch(module, pattern))
+    kept_from = next((folders for pattern, folders in KEPT_FROM.items() if fnmatch.fnmatch(module, pattern)), set())
     is_root = fnmatch.fnmatch(module, "runtime/cli/*")
     for name in imported_names(module, source):
         first, *rest = name.split(".")
@@ -83,6 +93,8 @@ def violations(module: str, source: str) -> Iterator[str]:
             command_line = rest[:2] == ["runtime", "cli"] and not is_root
             if area not in allowed | {module.split("/")[0]} or command_line:
                 yield f"{module} imports {name} from a layer it must not know"
+            if area == "actors" and not kept_from.isdisjoint(rest[1:2]):
+                yield f"{module} imports {name} from a folder it must not know"
         for confined, homes in ONLY_IN.items():
             if f"{name}.".startswith(f"{confined}.") and not any(fnmatch.fnmatch(module, home) for home in homes):
                 yield f"{module} uses {confined}, which belongs to {', '.join(homes) or 'tests only'}"
@@ -134,6 +146,11 @@ def test_no_file_mentions_a_machine() -> None:
         ("actors/client/client.py", "import runtime.frames"),
         ("actors/client/client.py", "import trio"),
         ("actors/client/client.py", "def later():\n    from trio import lowlevel"),
+        ("actors/client/link.py", "from ..session.session import Session"),
+        ("actors/reading/logs.py", "from ..runtime import Runtime"),
+        ("actors/session/session.py", "from ..writer import requests"),
+        ("actors/tasks/task.py", "from .. import blocking"),
+        ("actors/writer/writer.py", "from turnkeeper.actors.client.link import Link"),
         ("runtime/worker_main.py", "import asyncio.events"),
         ("storage/segment.py", "import lmdb as database"),
         ("actors/writer/writer.py", "from msgpack import packb"),

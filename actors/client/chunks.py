@@ -17,9 +17,9 @@ from turnkeeper.storage.errors import InvalidValue, TooLarge
 from turnkeeper.storage.exact_json import encode_data, encode_event
 from turnkeeper.storage.limits import KIB, LINE_BYTES_MAX, MIB
 
-from ..client.bus import Source
-from ..client.owned_stream import OwnedStream
 from ..core_types import ASSISTANT_CHUNK, TEXT_CHANNEL
+from .bus import Source
+from .owned_stream import OwnedStream
 
 CHUNK_BYTES: Final = 4 * KIB
 """Text, in bytes, that is cut without waiting for the window's end."""
