@@ -19,7 +19,7 @@ from turnkeeper import __version__
 from turnkeeper.runtime.printable_text import printable
 
 from .course import STORE, Course, Kind, Lifetime, Mark
-from .report import FIGURES, HOW_RECOVERY_IS_MEASURED, Report, RoundReport, times_ms
+from .report import FIGURES, HOW_RECOVERY_IS_MEASURED, Report, RoundReport
 
 OPEN_ROUNDS_MAX: Final = 3
 """So few rounds are all shown open; of more, those in which a promise was broken."""
@@ -61,10 +61,7 @@ def page_of(report: Report) -> str:
             version=__version__,
             figures=[(name, report.figures[name]) for name in FIGURES],
             faults=report.fault_rows,
-            recoveries=[
-                *((target, times_ms(seconds)) for target, seconds in report.recoveries.items()),
-                ("either", times_ms(report.recovery_seconds)),
-            ],
+            recoveries=report.recovery_rows,
             how_measured=HOW_RECOVERY_IS_MEASURED,
             hidden=report.rounds - len(report.shown),
             seeds_max=SEEDS_MAX,

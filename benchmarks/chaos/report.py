@@ -72,11 +72,13 @@ class Report:
     broken_seeds: list[int] = field(default_factory=list)
     recoveries: dict[str, list[float]] = field(default_factory=dict)
     shown: list[RoundReport] = field(default_factory=list)
+    latest: RoundReport | None = None
     first_plan: Mapping[str, Any] | None = None
 
     def take(self, round: RoundReport) -> None:
         """Count the next round."""
         self.rounds += 1
+        self.latest = round
         self.figures.update(round.figures)
         self.kills.update(round.course.kills)
         self.faults.update(round.course.counted("fault"))
@@ -100,6 +102,12 @@ class Report:
     def recovery_seconds(self) -> list[float]:
         """Give all times of recovery."""
         return [seconds for times in self.recoveries.values() for seconds in times]
+
+    @property
+    def recovery_rows(self) -> list[tuple[str, dict[str, float | None]]]:
+        """Give the figures of recovery after the death of each, and after any if there are several."""
+        rows = [(target, times_ms(seconds)) for target, seconds in self.recoveries.items()]
+        return rows if len(rows) < 2 else [*rows, ("either", times_ms(self.recovery_seconds))]
 
     @property
     def recovery_classes(self) -> list[TimeClass]:
