@@ -10,19 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .protocol_model import (
-    PLANS,
-    Budget,
-    FailedIndexTransaction,
-    Invariant,
-    Rules,
-    World,
-    explore,
-    first_world,
-    replay,
-    successors,
-    violation,
-)
+from .append_protocol.steps import successors
+from .append_protocol.walking import explore, replay, violation
+from .append_protocol.worlds import PLANS, Budget, FailedIndexTransaction, Invariant, Rules, World, first_world
 
 TRACE_STEPS_MAX: Final = 19
 """No rule needs a longer story than this to be missed."""
