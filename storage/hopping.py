@@ -355,10 +355,10 @@ class JournalHop:
         found = self._found
         if found.segment is None:
             return
-        view = found.segment.view
-        streams = view.events_in(found.end, view.size)
-        if streams:
-            place = (segment_name(found.segment.number), found.end, view.size - found.end)
+        tail = found.tail()
+        streams = found.segment.view.events_in(found.end, found.end + len(tail))
+        if tail:
+            place = (segment_name(found.segment.number), found.end, len(tail))
             self._report(
                 Finding("damaged batch", *place, "bytes behind the last good batch were acknowledged", streams)
             )

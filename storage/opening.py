@@ -313,7 +313,7 @@ def _first_bad(segment: Segment, durable: int) -> int | None:
     hopper = Hopper(segment.view, segment.begin())
     for hop in hopper:
         if isinstance(hop, Stretch):
-            return hop.offset
+            return 0 if segment.header is None and hopper.last is None else hop.offset
         if hop.header.number > durable and not segment.view.is_whole(hop):
             return hop.offset
     if segment.header is None:

@@ -213,7 +213,7 @@ class Hopper:
 
 @dataclass(slots=True)
 class Segment:
-    """An open segment file. `header` is None where its first line is no good segment line."""
+    """An open segment file. `header` is None where its first line, of `header_length`, is no good segment line."""
 
     number: int
     handle: int
@@ -228,11 +228,9 @@ class Segment:
         return None if self.header is None else self.header.first
 
     def begin(self) -> int:
-        """Where the first batch may stand."""
-        if self.header is not None:
-            return self.header_length
-        found = self.view.next_batch(0)
-        return self.view.size if found is None else found.offset
+        """Where the first batch may stand: behind the first line, or in it, if a batch was glued to that."""
+        found = None if self.header is not None else self.view.next_batch(0)
+        return self.header_length if found is None else min(self.header_length, found.offset)
 
 
 def open_segment(fs: FileSystem, number: int, store: str, *, write: bool = False) -> Segment:
@@ -251,6 +249,7 @@ def open_segment(fs: FileSystem, number: int, store: str, *, write: bool = False
     except NotControlLine as error:
         why = "the file is empty" if size == 0 else f"its first line is bad: {error}"
         segment.findings.append(Finding("segment line", segment_name(number), 0, len(line), why))
+        segment.header_length = len(line)
         return segment
     segment.header, segment.header_length = header, len(line)
     if header.store != store:

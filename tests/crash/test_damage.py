@@ -232,6 +232,37 @@ def test_heads_survive_damage_and_a_later_loss_of_the_index(three_segments: Stor
     assert journal.row("a").head == heads["a"] + 1
 
 
+@pytest.mark.parametrize("headers", [1, -1], ids=["the first one", "all"])
+def test_lines_in_a_file_whose_beginning_is_damaged_are_named(three_segments: StoreInTest, headers: int) -> None:
+    """A file's first line and its first header, or all, are gone: the lines behind them still say whose they are.
+
+    So verify names them, and their numbers are never given again, though the index is gone, too.
+    """
+    heads = {row.id: row.head for row in _rows(three_segments)}
+    content = three_segments.content(3)
+    first = content[: content.index(b'{"$batch"', content.index(b'{"$batch"') + 1)] if headers == 1 else content
+    lost = {found for line in first.split(b"\n") if (found := parse_event_prefix(line)) is not None}
+    spoiled = content.replace(b'{"$segment"', b'#"$segment"').replace(b'{"$batch"', b'#"$batch"', headers)
+    three_segments.segment(3).write_bytes(spoiled)
+    three_segments.delete_index()
+    findings = [finding for finding in verify(str(three_segments.path)).damaged if finding.kind == "damaged batch"]
+    ranges = [(stream, each) for finding in findings for stream, parts in finding.streams.items() for each in parts]
+    assert {(stream, seq) for stream, (begin, events) in ranges for seq in range(begin, begin + events)} == lost
+    journal = three_segments.open()
+    assert {stream: journal.row(stream).head for stream in STREAMS} == heads
+
+
+def test_half_a_header_behind_a_damaged_beginning_is_told(three_segments: StoreInTest) -> None:
+    """What stands behind the last good batch names no event, and is no torn tail: it may have been acknowledged."""
+    content = three_segments.content(3)
+    last = content.rindex(b'{"$batch"')
+    three_segments.segment(3).write_bytes(content[: last + 20].replace(b'{"$segment"', b'#"$segment"'))
+    three_segments.delete_index()
+    verification = verify(str(three_segments.path))
+    places = [(each.segment, each.offset, each.length) for each in verification.damaged if each.kind == "damaged batch"]
+    assert places == [("00000003.jsonl", last, 20)]
+
+
 def test_damage_found_at_opening_is_declared_in_the_journal(three_segments: StoreInTest) -> None:
     """A stream with missing events is marked so by a batch, and what is missing is named by number."""
     content = three_segments.segment(2).read_bytes()
