@@ -49,25 +49,47 @@ class Parcel(NamedTuple):
 
 
 class Slimmed(NamedTuple):
-    """Arguments without the large byte strings, the places of these, and the memory that has them."""
+    """Arguments without the large byte strings, the places of these, and they themselves, which are `size` bytes."""
 
     arguments: list[Any]
     keywords: dict[str, Any]
     places: list[Place]
-    memory: Memory | None
+    large: list[memoryview]
     size: int
+
+    def copied(self) -> Memory | None:
+        """Copy the large byte strings into memory of their own; None if there are none.
+
+        Raises OSError: There is no memory, or no descriptor is left.
+        """
+        if not self.large:
+            return None
+        memory = new_memory()
+        self.copy_into(memory)
+        return memory
+
+    def copy_into(self, memory: Memory) -> None:
+        """Copy them into memory that nothing is in, and seal it. Raises OSError: It doesn't hold so much."""
+        for view in self.large:
+            rest = view
+            while rest:
+                rest = rest[os.write(memory.descriptor, rest) :]
+        fcntl.fcntl(memory.descriptor, fcntl.F_ADD_SEALS, _SEALS)
+
+
+def new_memory() -> Memory:
+    """Make memory that can be sealed. Raises OSError: No descriptor is left."""
+    return Memory(os.memfd_create("large bytes", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
 
 
 def take_out(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Slimmed:
-    """Copy the large byte strings into memory, and give the rest; what was given isn't changed.
-
-    Raises OSError: There is no memory, or no descriptor is left.
-    """
-    slim = Slimmed(list(arguments), dict(keywords), [], None, 0)
-    found: list[memoryview] = []
-    size = _take_out(slim.arguments, enumerate(arguments), slim.places, found, 0)
-    size = _take_out(slim.keywords, keywords.items(), slim.places, found, size)
-    return slim._replace(memory=_written(found), size=size) if found else slim
+    """Part the large byte strings from the rest; what was given isn't changed, and nothing is copied yet."""
+    places: list[Place] = []
+    large: list[memoryview] = []
+    slim_arguments, slim_keywords = list(arguments), dict(keywords)
+    size = _take_out(slim_arguments, enumerate(arguments), places, large, 0)
+    size = _take_out(slim_keywords, keywords.items(), places, large, size)
+    return Slimmed(slim_arguments, slim_keywords, places, large, size)
 
 
 def put_back(arguments: list[Any], keywords: dict[str, Any], places: Sequence[Place], memories: deque[Memory]) -> None:
@@ -119,13 +141,3 @@ def _take_out(
                 found.append(view.cast("B"))
                 size += view.nbytes
     return size
-
-
-def _written(views: Sequence[memoryview]) -> Memory:
-    memory = Memory(os.memfd_create("large bytes", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
-    for view in views:
-        rest = view
-        while rest:
-            rest = rest[os.write(memory.descriptor, rest) :]
-    fcntl.fcntl(memory.descriptor, fcntl.F_ADD_SEALS, _SEALS)
-    return memory

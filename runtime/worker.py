@@ -113,7 +113,7 @@ def seal_for_process(method: str, arguments: Arguments, keywords: Keywords) -> S
     """Make what asks a worker, a frame and memory for large byte strings; the mailbox counts the bytes of both."""
     slim = take_out(arguments, keywords)
     frame = encode_checked_frame(["call", method, slim.arguments, slim.keywords, *slim.places])
-    return Sealed(Parcel(frame, slim.memory), len(frame) + slim.size)
+    return Sealed(Parcel(frame, slim.copied()), len(frame) + slim.size)
 
 
 async def _live_in_process(

@@ -36,7 +36,7 @@ from . import processes
 from .actors import handlers_of
 from .errors import error_to_wire, is_answer
 from .frames import FrameDecoder, encode_checked_frame, encode_frame
-from .large_bytes import ANCILLARY_BYTES, Memory, memories_in, put_back, take_out, with_memory
+from .large_bytes import ANCILLARY_BYTES, Memory, Parcel, memories_in, put_back, take_out, with_memory
 from .main_module import load, load_failure_to_wire
 from .watchdog import Blockage, Watchdog, is_traced
 
@@ -209,14 +209,14 @@ class _Worker:
                     if places:
                         put_back(arguments, keywords, places, self._memories)
                     slim = take_out([await getattr(actor, method)(*arguments, **keywords)], {})
-                    answer = encode_checked_frame(["reply", *slim.arguments, *slim.places])
+                    answer = Parcel(encode_checked_frame(["reply", *slim.arguments, *slim.places]), slim.copied())
                 except Exception as error:
                     refused = is_answer(error)
                     await self._send(encode_frame(["refused" if refused else "failed", error_to_wire(error)]))
                     if not refused:
                         return error
                 else:
-                    await self._send(answer, slim.memory)
+                    await self._send(*answer)
         return None
 
     async def _next_call(self) -> list[Any] | None:

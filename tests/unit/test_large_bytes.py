@@ -32,8 +32,9 @@ def test_large_byte_strings_are_put_back_where_they_were(
     assert (arguments, keywords) == given
     assert [place[0] for place in slim.places] == taken
     assert all((slim.arguments if isinstance(key, int) else slim.keywords)[key] is None for key in taken)
-    assert slim.memory is not None
-    put_back(slim.arguments, slim.keywords, slim.places, deque([slim.memory]))
+    memory = slim.copied()
+    assert memory is not None
+    put_back(slim.arguments, slim.keywords, slim.places, deque([memory]))
     for before, after in zip([*arguments, *keywords.values()], [*slim.arguments, *slim.keywords.values()], strict=True):
         if isinstance(after, memoryview):
             assert after.readonly
@@ -49,17 +50,18 @@ def test_what_is_small_or_lies_deeper_stays(value: Any) -> None:
     """It goes as a part of the frame, and no memory is made."""
     slim = take_out([value], {})
     assert slim.arguments[0] is value
-    assert (slim.places, slim.memory, slim.size) == ([], None, 0)
+    assert (slim.places, slim.large, slim.size, slim.copied()) == ([], [], 0, None)
 
 
 def test_memory_ends_with_what_maps_it() -> None:
     """The descriptors are closed when nobody has the message or its views any more."""
     before = os.listdir("/proc/self/fd")
     slim = take_out([LARGE], {})
-    assert slim.memory is not None
-    put_back(slim.arguments, {}, slim.places, deque([slim.memory]))
+    memory = slim.copied()
+    assert memory is not None
+    put_back(slim.arguments, {}, slim.places, deque([memory]))
     assert len(os.listdir("/proc/self/fd")) > len(before)
-    del slim
+    del slim, memory
     assert os.listdir("/proc/self/fd") == before
 
 
@@ -74,11 +76,11 @@ def test_memory_that_could_change_is_refused() -> None:
 @pytest.mark.parametrize(("start", "length"), [(1, LARGE_BYTES), (-1, 2), (0, LARGE_BYTES + 1), (0, 0), (5, -2)])
 def test_places_outside_of_the_memory_are_refused(start: int, length: int) -> None:
     """Nothing is put back then."""
-    slim = take_out([LARGE], {})
-    assert slim.memory is not None
+    memory = take_out([LARGE], {}).copied()
+    assert memory is not None
     arguments: list[Any] = [None]
     with pytest.raises(FrameError, match="aren't in memory of 1,048,576"):
-        put_back(arguments, {}, [[0, start, length]], deque([slim.memory]))
+        put_back(arguments, {}, [[0, start, length]], deque([memory]))
     assert arguments == [None]
 
 
