@@ -7,7 +7,7 @@ opening and appending need the writer.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -57,9 +57,9 @@ GOODBYE_SECONDS_MIN = 0.5
 class Runtime:
     """A store that this program has open. Make one with `open_runtime`; any task of its loop may use it."""
 
-    def __init__(self, client: Client, background: Background) -> None:
+    def __init__(self, client: Client, background: Background, cpu_jobs_max: int | None) -> None:
         self._client = client
-        self._actors = RuntimeActors(background, client.path, self.check)
+        self._actors = RuntimeActors(background, client.path, self.check, cpu_jobs_max)
         self._is_closed = False
 
     async def create_session(
@@ -503,6 +503,28 @@ class Runtime:
         """
         self.check()
         return self._actors.named(name)
+
+    async def compute(
+        self,
+        function: Callable[..., Any] | str,
+        *args: Any,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> Any:
+        """Run a plain function, `function(*args)`, in a process kept for CPU work, and return what it returns.
+
+        It is one of a module, or its "module:name"; arguments and result are plain values, and cross as those of a
+        worker process's actor. `cpu_jobs_max` run at a time, the others wait for their turn, in order. After `timeout`
+        seconds, which begin now, or cancelled, it isn't begun any more, or its process is killed and has ended.
+
+        Raises:
+            TypeError: No other process finds the function, or an argument can't cross.
+            WorkerStartError, UnguardedMain: The module that it is in can't be imported.
+            ActorNotStarted: It was not begun: the time was over before its turn, or there is no process.
+            ActorUnknown: The time was over, or its process died: it may have been done, all or in part.
+            ActorError: It failed. Registered errors arrive as what they are.
+        """
+        self.check()
+        return await self._actors.cpu_work.run(function, *args, timeout=timeout)
 
     async def _resolve(self, wanted: str) -> str:
         """Give the id of the session that is meant, also of one that is open here and has no events yet."""

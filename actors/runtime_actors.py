@@ -1,4 +1,7 @@
-"""The actors and supervisors of one runtime: started in its background, named for other processes, ended with it."""
+"""What a runtime has running for its host: actors, supervisors and CPU work.
+
+All is started in the runtime's background, named for other processes, and ended with it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from turnkeeper.runtime.actor_ref import SHUTDOWN_SECONDS, ActorRef
 from turnkeeper.runtime.actors import spawn_in_loop
+from turnkeeper.runtime.cpu_work import CpuWork
 from turnkeeper.runtime.mailbox_ref import MailboxRef
 from turnkeeper.runtime.restart import RestartPolicy
 from turnkeeper.runtime.supervision.child_spec import ChildSpec, Strategy
@@ -24,8 +28,9 @@ if TYPE_CHECKING:
 class RuntimeActors:
     """All that lives in a runtime's background; `Runtime` says what its methods are for others."""
 
-    def __init__(self, background: Background, path: str, check: Callable[[], None]) -> None:
+    def __init__(self, background: Background, path: str, check: Callable[[], None], cpu_jobs_max: int | None) -> None:
         """Begin with none, in a background that is open; `path` is the store's. Raises StoreMissing, StoreRefused."""
+        self.cpu_work = CpuWork(background.tasks, cpu_jobs_max)
         self._background = background
         self._named = NamedActors(path, background.tasks, check)
         self._refs: list[ActorRef] = []
@@ -70,6 +75,7 @@ class RuntimeActors:
         failures: list[Exception] = []
         supervised = [partial(supervisor.stop, SHUTDOWN_SECONDS) for supervisor in self._supervisors]
         await carry_out_all(failures, [*supervised, *(ref.stop for ref in self._refs)])
+        await carry_out(failures, self.cpu_work.aclose)  # only now: who is at it may want something computed
         await carry_out(failures, self._named.aclose)
         await carry_out(failures, self._background.aclose)
         if self._spare is not None:

@@ -36,11 +36,16 @@ class RuntimeOpening:
     """What `open_runtime` returns: the runtime for the body of an `async with`."""
 
     def __init__(
-        self, store: str | PathLike[str] | None, durability: Durability | None, watchdog: Watchdog | None
+        self,
+        store: str | PathLike[str] | None,
+        durability: Durability | None,
+        watchdog: Watchdog | None,
+        cpu_jobs_max: int | None,
     ) -> None:
         self._store = store
         self._durability: Durability | None = durability
         self._watchdog = watchdog
+        self._cpu_jobs_max = cpu_jobs_max
         self._runtime: Runtime | None = None
         # Made around all that the runtime starts, so that its end can be shielded as a whole.
         self._scope = anyio.CancelScope()
@@ -57,7 +62,7 @@ class RuntimeOpening:
             background = Background()
             await background.open()
             try:
-                self._runtime = Runtime(client, background)
+                self._runtime = Runtime(client, background, self._cpu_jobs_max)
                 if self._watchdog is not None:
                     self._watchdog.begin()
                     background.tasks.start_soon(without_interrupts(self._watchdog.beat), anyio.sleep)
@@ -92,6 +97,7 @@ def open_runtime(
     durability: Durability | None = None,
     blocked_seconds: float | None = HOST_BLOCKED_SECONDS,
     on_blocked: Callable[[Blockage], None] | None = None,
+    cpu_jobs_max: int | None = None,
 ) -> AbstractAsyncContextManager[Runtime]:
     """Open a store for the body of an `async with`, on trio or asyncio, whichever runs; made if it is missing.
 
@@ -103,6 +109,8 @@ def open_runtime(
     logger `turnkeeper`, and to `on_blocked`, which is called in another thread. Nothing else is done about it, and with
     None nobody looks.
 
+    Of what `compute` is given `cpu_jobs_max` run at a time, in a process each; as many as there are cores, with None.
+
     Leaving stops actors, closes sessions, ends the tasks that aren't kept, and waits for the node's end if this was its
     last client; in a shield, some seconds at most. The body's exception passes as it is, and failures of leaving become
     notes of it.
@@ -110,9 +118,12 @@ def open_runtime(
     Raises:
         StoreRefused: There can be no store, or not such a store. NewerFormat: A newer version wrote it.
         NodeNotAnswering: Somebody holds it and doesn't answer. VersionMismatch: Another version serves it.
+        ValueError: `cpu_jobs_max` is less than 1.
     """
+    if cpu_jobs_max is not None and cpu_jobs_max < 1:
+        raise ValueError(f"cpu_jobs_max is a number from 1 on, or None, and not {cpu_jobs_max!r}")
     watchdog = None if blocked_seconds is None else Watchdog(blocked_seconds, partial(_tell_blocked, on_blocked))
-    return RuntimeOpening(store, durability, watchdog)
+    return RuntimeOpening(store, durability, watchdog, cpu_jobs_max)
 
 
 def _tell_blocked(on_blocked: Callable[[Blockage], None] | None, blockage: Blockage) -> None:
@@ -133,7 +144,15 @@ def _protect_from_interrupts() -> None:
     for function in (
         *(Session.append, Session.write, Session.flush, Session.send, Session.aclose, Session.__aexit__),
         *(Inbox.__anext__, Message.accept),
-        *(Runtime.start_task, Runtime.wait_tasks, Runtime.stop_tasks, Task.wait, Task.stop, TaskOutput.__anext__),
-        *(Turn.__aenter__, Turn.__aexit__, ToolCall.__aenter__, ToolCall.__aexit__, RuntimeOpening.__aexit__),
+        *(Runtime.compute, Runtime.start_task, Runtime.wait_tasks, Runtime.stop_tasks),
+        *(Task.wait, Task.stop, TaskOutput.__anext__),
+        *(
+            Runtime.compute,
+            Turn.__aenter__,
+            Turn.__aexit__,
+            ToolCall.__aenter__,
+            ToolCall.__aexit__,
+            RuntimeOpening.__aexit__,
+        ),
     ):
         without_interrupts(function)

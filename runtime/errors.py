@@ -64,7 +64,7 @@ class ActorError(AskError):
         self.message = message
         self.traceback_text = traceback_text
         if traceback_text:
-            self.add_note(f"In the actor:\n{traceback_text.rstrip()}")
+            self.add_note(f"Its traceback:\n{traceback_text.rstrip()}")
 
     def __str__(self) -> str:
         return f"{self.type_name}: {self.message}" if self.message else self.type_name

@@ -7,7 +7,7 @@ is read, so reading one never runs anybody's code. Nothing here touches a socket
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from msgpack import packb, unpackb
@@ -53,10 +53,21 @@ def encode_checked_frame(message: Any) -> bytes:
     frame = encode_frame(message)
     try:
         with memoryview(frame) as view, view[LENGTH_BYTES:] as body:
-            _unpack(body)
+            unpack(body)
     except FrameError as error:
         raise TypeError(f"the message can't cross between processes: {error.reason}") from error
     return frame
+
+
+def unpack(body: bytes | memoryview) -> Any:
+    """Decode what a frame carries, without its length. Raises FrameError: It is no message."""
+    # msgpack bounds every length that the frame claims by the frame's own. TypeError is a map key that can't be
+    # one; MemoryError is a tower of arrays, each claiming as much as the frame could hold.
+    try:
+        return unpackb(body, strict_map_key=False, max_ext_len=0, ext_hook=_refuse_extension)
+    except (ValueError, TypeError, MemoryError) as error:
+        reason = f"a frame of {len(body):,} bytes is no message: {str(error) or type(error).__name__}"
+        raise FrameError(reason) from error
 
 
 class FrameDecoder:
@@ -66,7 +77,9 @@ class FrameDecoder:
     unfinished frame; a length over the limit is refused when it is read, before anything of the frame is kept.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, read: Callable[[memoryview], Any] | None = None) -> None:
+        """Decode with `read` instead of `unpack`: `bytes` leaves each message packed, for whoever only hands it on."""
+        self._read = read or unpack
         self._unfinished = bytearray()
         self._wanted = LENGTH_BYTES
         self._failure: str | None = None
@@ -125,7 +138,7 @@ class FrameDecoder:
                     return messages, position
                 with view[start:stop] as body:
                     try:
-                        messages.append(_unpack(body))
+                        messages.append(self._read(body))
                     except FrameError as error:
                         self._fail(error.reason, error.__cause__)
                 position = stop
@@ -134,16 +147,6 @@ class FrameDecoder:
         self._failure = reason
         self._unfinished = bytearray()
         raise FrameError(reason) from cause
-
-
-def _unpack(body: memoryview) -> Any:
-    # msgpack bounds every length that the frame claims by the frame's own. TypeError is a map key that can't be
-    # one; MemoryError is a tower of arrays, each claiming as much as the frame could hold.
-    try:
-        return unpackb(body, strict_map_key=False, max_ext_len=0, ext_hook=_refuse_extension)
-    except (ValueError, TypeError, MemoryError) as error:
-        reason = f"a frame of {len(body):,} bytes is no message: {str(error) or type(error).__name__}"
-        raise FrameError(reason) from error
 
 
 def _refuse_extension(code: int, data: bytes) -> NoReturn:

@@ -91,11 +91,11 @@ def connect(
     durability: Durability | None = None,
     blocked_seconds: float | None = HOST_BLOCKED_SECONDS,
     on_blocked: Callable[[Blockage], None] | None = None,
+    cpu_jobs_max: int | None = None,
 ) -> AbstractContextManager[BlockingRuntime]:
     """Open a store for the body of a `with`, in a program without an event loop; otherwise as `open_runtime`.
 
     The loop that may be blocked is that of the thread that runs the runtime, by an actor that lives in it.
     """
-    return Connecting(
-        partial(open_runtime, store, durability=durability, blocked_seconds=blocked_seconds, on_blocked=on_blocked)
-    )
+    open_it = partial(open_runtime, store, durability=durability, cpu_jobs_max=cpu_jobs_max)
+    return Connecting(partial(open_it, blocked_seconds=blocked_seconds, on_blocked=on_blocked))

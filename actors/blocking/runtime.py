@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -210,3 +210,7 @@ class BlockingRuntime:
     def actor(self, name: str) -> BlockingRef:
         """Do as `Runtime.actor`."""
         return BlockingRef(self._loop, self._runtime.actor(name))
+
+    def compute(self, function: Callable[..., Any] | str, *args: Any, timeout: float | None = None) -> Any:
+        """Do as `Runtime.compute`."""
+        return self._loop.call(self._runtime.compute, function, *args, timeout=timeout)

@@ -830,7 +830,7 @@ async def test_a_runtime_that_is_dropped_unclosed_warns(runtime: Runtime) -> Non
     """Nobody said goodbye for it."""
     background = Background()
     await background.open()
-    dropped = Runtime(runtime._client, background)
+    dropped = Runtime(runtime._client, background, cpu_jobs_max=1)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         del dropped

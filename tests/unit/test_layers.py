@@ -46,6 +46,7 @@ OWN_PROCESSES = [
     "actors/tasks/spawner_keeper.py",
     "actors/tasks/stop_wish.py",
     "actors/tasks/supervisor.py",
+    "runtime/cpu_keeper.py",
     "runtime/worker_main.py",
     "benchmarks/*",
 ]
