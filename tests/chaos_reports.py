@@ -6,6 +6,7 @@ from typing import Any
 
 from turnkeeper.benchmarks.chaos.course import Course, Lane, Lifetime, Mark
 from turnkeeper.benchmarks.chaos.report import Report, RoundReport
+from turnkeeper.benchmarks.chaos.times import Times
 
 BEGAN = 1_000.0
 FIGURES = {
@@ -39,6 +40,7 @@ COURSE = Course(
         Mark(6.0, "fault", "slow", "writer", "writer", (142,), {}, until=7.25),
         Mark(10.0, "fault", "index-damaged", "store", "index", (), {"how": "zeroed"}),
     ),
+    flushes=Times.of([0.002] * 98 + [0.004, 1.5]),
 )
 
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from .notes import Note
+from .times import Times
 
 RUNNER: Final = "runner.jsonl"
 
@@ -77,12 +78,16 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What happened in a round, from its first moment to `seconds`; `began` is that moment, in the runner's time."""
+    """What happened in a round, from its first moment to `seconds`; `began` is that moment, in the runner's time.
+
+    `flushes` are the times that agents waited for one, those too that waited until the store served again.
+    """
 
     began: float
     seconds: float
     lanes: tuple[Lane, ...]
     marks: tuple[Mark, ...]
+    flushes: Times = field(default_factory=Times)
 
     @property
     def kills(self) -> Counter[str]:
@@ -115,7 +120,9 @@ def course_of(notes: Sequence[Note], recoveries: Iterable[tuple[Note, float]] = 
         if note["what"] == "strike":
             marks.take(note)
     seconds = max(note["at"] for note in runner) - began
-    return Course(began, seconds, _lanes(runner, began, names), tuple(sorted(marks.found, key=lambda mark: mark.at)))
+    flushes = Times.of(note["seconds"] for note in notes if note["what"] == "acknowledged" and "seconds" in note)
+    in_time = tuple(sorted(marks.found, key=lambda mark: mark.at))
+    return Course(began, seconds, _lanes(runner, began, names), in_time, flushes)
 
 
 def _place(note: Note) -> tuple[str, int]:

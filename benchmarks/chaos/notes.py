@@ -107,13 +107,17 @@ class Notebook:
         """The text, of one token or more, that is written next. Before it is."""
         self._write("wrote", session=session, channel=channel, text=text)
 
-    def acknowledged(self, session: str, head: int, seqs: Sequence[int | None] = ()) -> None:
+    def acknowledged(
+        self, session: str, head: int, seqs: Sequence[int | None] = (), seconds: float | None = None
+    ) -> None:
         """A flush has returned: all that this opening sent and wrote before is durable, and has numbers below `head`.
 
         `seqs` are the numbers that `append` returned for the events sent, and not refused, since those that an earlier
-        acknowledgement told: in their order, None where none was returned; all of them, or none in any.
+        acknowledgement told: in their order, None where none was returned; all of them, or none in any. `seconds` is
+        how long the flush took, of one that had something to wait for.
         """
-        self._write("acknowledged", session=session, head=head, seqs=list(seqs))
+        took = {} if seconds is None else {"seconds": round(seconds, 6)}
+        self._write("acknowledged", session=session, head=head, seqs=list(seqs), **took)
 
     def turn(self, session: str, turn: int, phase: Literal["start", "end"], reason: str | None = None) -> None:
         """Turn number `turn` has begun (durable with the next acknowledgement), or ended, durably, for this reason."""

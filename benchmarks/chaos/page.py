@@ -59,7 +59,7 @@ def page_of(report: Report) -> str:
             report=report,
             title=title,
             version=__version__,
-            figures=[(name, report.figures[name]) for name in FIGURES],
+            figures=[*((name, f"{report.figures[name]:,}") for name in FIGURES), *_flush_figures(report)],
             faults=report.fault_rows,
             recoveries=report.recovery_rows,
             how_measured=HOW_RECOVERY_IS_MEASURED,
@@ -158,6 +158,11 @@ def _life_text(life: Lifetime) -> str:
 
 
 # -- Values
+
+
+def _flush_figures(report: Report) -> list[tuple[str, str]]:
+    times = report.flush_ms.items()
+    return [(f"flush {name}", f"{milliseconds:,.1f} ms") for name, milliseconds in times if milliseconds is not None]
 
 
 def _shown(value: object) -> object:

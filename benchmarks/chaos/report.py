@@ -14,13 +14,15 @@ from typing import Any, Final
 from ..measuring import percentile
 from .course import Course
 from .histogram import TimeClass, histogram
+from .times import Times
 
 ROUNDS_SHOWN_MAX: Final = 300
 """So many rounds, of clean and of broken ones each, are kept to be shown one by one."""
 
 HOW_RECOVERY_IS_MEASURED: Final = (
     "From a kill of node or writer to the first acknowledgement of what was asked for behind it, by whomever: "
-    "as the notes of runner and agents have it, each synced before the next step."
+    "as the notes of runner and agents have it, each synced before the next step. Where the hosts were killed as well, "
+    "their own start is in it."
 )
 
 _AS_IN_THE_DEMO: Final[Mapping[str, Sequence[str]]] = {
@@ -71,6 +73,7 @@ class Report:
     broken: Counter[str] = field(default_factory=Counter)
     broken_seeds: list[int] = field(default_factory=list)
     recoveries: dict[str, list[float]] = field(default_factory=dict)
+    flushes: Times = field(default_factory=Times)
     shown: list[RoundReport] = field(default_factory=list)
     latest: RoundReport | None = None
     first_plan: Mapping[str, Any] | None = None
@@ -84,6 +87,7 @@ class Report:
         self.faults.update(round.course.counted("fault"))
         self.missed.update(round.course.counted("missed"))
         self.broken.update(round.broken)
+        self.flushes.update(round.course.flushes)
         for mark in round.course.marks:
             if mark.recovery is not None:
                 self.recoveries.setdefault(mark.target, []).append(mark.recovery)
@@ -97,6 +101,12 @@ class Report:
     def is_clean(self) -> bool:
         """Say whether every promise was kept in every round."""
         return not self.broken
+
+    @property
+    def flush_ms(self) -> dict[str, float | None]:
+        """Give the percentiles of all flushes, in milliseconds."""
+        shares = {f"p{percent}": self.flushes.percentile(percent) for percent in (50, 99)}
+        return {name: None if share is None else round(share * 1000, 2) for name, share in shares.items()}
 
     @property
     def recovery_seconds(self) -> list[float]:
@@ -146,7 +156,7 @@ class Report:
             "faults": dict(self.faults),
             "missed": dict(self.missed),
             "left_out": dict(self.left_out),
-            "flush_ms": {"p50": None, "p99": None},
+            "flush_ms": self.flush_ms,
             "recovery_ms": {
                 **times_ms(self.recovery_seconds),
                 "after": {target: times_ms(seconds) for target, seconds in self.recoveries.items()},

@@ -112,14 +112,14 @@ class _Screen:
 
 
 def _live_rows(report: Report) -> list[tuple[str, str]]:
-    times = times_ms(report.recovery_seconds)
     return [
         ("rounds", f"{report.rounds:,}"),
         ("kills", f"{report.kills.total():,}"),
         ("faults", f"{report.faults.total():,}"),
         ("events", f"{report.figures['events']:,}"),
         ("tasks", f"{report.figures['tasks']:,}"),
-        ("recovery p50 / p99 / max", " / ".join(_milliseconds(times[name]) for name in ("p50", "p99", "max"))),
+        ("flush p50 / p99", _shares(report.flush_ms, "p50", "p99")),
+        ("recovery p50 / p99 / max", _shares(times_ms(report.recovery_seconds), "p50", "p99", "max")),
     ]
 
 
@@ -133,6 +133,7 @@ def print_report(report: Report) -> None:
             ("seed", str(report.seed)),
             ("rounds", f"{report.rounds:,} in {report.elapsed:.0f} s"),
             *((name, f"{report.figures[name]:,}") for name in FIGURES),
+            ("flush p50 / p99", _shares(report.flush_ms, "p50", "p99")),
             ("kills", f"{report.kills.total():,}"),
             ("faults", f"{report.faults.total():,}"),
             ("violations", f"{report.broken.total():,}"),
@@ -208,5 +209,9 @@ def _print_verdict(line: str, colour: str) -> None:
     print_text(f"{colour}{printable(line)}{_PLAIN}" if is_coloured(sys.stdout) else printable(line))
 
 
+def _shares(times: Mapping[str, float | None], *names: str) -> str:
+    return " / ".join(_milliseconds(times[name]) for name in names)
+
+
 def _milliseconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f} ms"
+    return "-" if value is None else f"{value:,.0f} ms" if value >= 100 else f"{value:.1f} ms"

@@ -10,6 +10,8 @@ import pytest
 from turnkeeper.benchmarks.chaos.course import Course, Lane, Lifetime, Mark, course_of
 from turnkeeper.benchmarks.chaos.histogram import EDGES_MS, histogram
 from turnkeeper.benchmarks.chaos.notes import Notebook, read_notebooks
+from turnkeeper.benchmarks.chaos.times import Times
+from turnkeeper.benchmarks.measuring import percentile
 
 BEGAN = 1_000.0
 
@@ -164,6 +166,29 @@ def test_what_was_overcome_says_after_how_long(round: Round) -> None:
     course = round.course((2, 0.3))
     assert [mark.recovery for mark in course.marks] == [0.3, None]
     assert course.recovery_seconds == [0.3]
+
+
+def test_flushes_are_timed_by_who_waited_for_them(round: Round) -> None:
+    """Wherever they were noted; an acknowledgement that nobody waited for has no time."""
+    for _ in range(2):
+        round.at(1.0, lambda host: host.acknowledged("a", 1, seconds=0.002), "host-0.1.jsonl")
+    round.at(1.0, lambda host: host.acknowledged("a", 1, seconds=0.8), "host-0.2.agent-0-1.1.jsonl")
+    round.at(1.0, lambda host: host.acknowledged("a", 1), "host-1.1.jsonl")
+    flushes = round.course().flushes
+    assert flushes.counts.total() == 3
+    assert flushes.percentile(50) == pytest.approx(0.002, rel=0.01)
+
+
+def test_times_in_little_memory_have_their_percentiles_to_within_a_hundredth() -> None:
+    """From microseconds to hours, one for each percent or two for each; put together they are as one."""
+    times = [0.000_003 * 1.3**power for power in range(80)]
+    half, whole = Times.of(times[::2]), Times.of(times[1::2])
+    whole.update(half)
+    for percent in range(1, 101):
+        assert whole.percentile(percent) == pytest.approx(percentile(times, percent), rel=0.0101)
+    assert len(Times.of([0.001] * 1000 + [0.001001] * 1000).counts) <= 2
+    assert Times.of([0.0]).percentile(50) == pytest.approx(1e-6, rel=0.01)
+    assert Times().percentile(50) is None
 
 
 def test_a_round_without_notes_has_an_empty_course() -> None:

@@ -184,6 +184,10 @@ def test_the_summary_says_how_recovery_was_measured() -> None:
     assert "100 ms - 200 ms 1" in rows
     assert "clock 0 0 libfaketime is not installed" in rows
     assert "shim 3" in rows
+    figures = dict(zip(page.texts["dt"], page.texts["dd"], strict=True))
+    assert figures["events"] == "4,210"
+    assert (figures["flush p50"], figures["flush p99"]) == ("2.0 ms", "4.0 ms")
+    assert "flush p50" not in Page(page_of(REPORTS["nothing"])).texts["dt"]
 
 
 def test_only_broken_rounds_stand_open_among_many(monkeypatch: pytest.MonkeyPatch) -> None:

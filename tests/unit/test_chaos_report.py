@@ -36,6 +36,7 @@ def test_a_report_without_rounds_has_all_names_too() -> None:
     told = report_of().as_map()
     assert told.keys() == NAMES_OF_THE_DEMO | OWN_NAMES
     assert told["recovery_ms"] == {"times": 0, "p50": None, "p99": None, "max": None, "after": {}, "histogram": []}
+    assert told["flush_ms"] == {"p50": None, "p99": None}
     assert told["plan"] is None
 
 
@@ -52,6 +53,8 @@ def test_rounds_add_up() -> None:
         "writer": {"times": 4, "p50": 181.0, "p99": 1420.0, "max": 1420.0},
         "node": {"times": 2, "p50": 1420.0, "p99": 1420.0, "max": 1420.0},
     }
+    assert told["flush_ms"]["p50"] == pytest.approx(2.0, rel=0.01)
+    assert told["flush_ms"]["p99"] == pytest.approx(4.0, rel=0.01)
     assert {name: told["recovery_ms"][name] for name in ("times", "p50", "max")} == {
         "times": 6,
         "p50": 1420.0,

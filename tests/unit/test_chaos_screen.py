@@ -61,6 +61,7 @@ def test_a_report_tells_what_was_done_and_how_soon_it_was_overcome(capsysbinary:
         "rounds 2 in 61 s",
         "events 8,420",
         "tasks 82",
+        "flush p50 / p99 2.0 ms / 4.0 ms",
         "violations 0",
         "shim 6",
         "slow 2 0",
@@ -83,7 +84,7 @@ def test_what_didn_t_happen_has_no_table(capsysbinary: pytest.CaptureFixture[byt
     report = report_of(round_report(7, course=QUIET))
     report.left_out = {}
     text = printed(report, capsysbinary)
-    assert "kills         0" in text
+    assert "kills            0" in text
     for heading in ("KILLED", "FAULT ", "RECOVERY", "#", HOW_RECOVERY_IS_MEASURED):
         assert heading not in text
 
@@ -120,7 +121,7 @@ def test_many_violations_are_counted_and_some_told(
     assert "no. 1" in text
     assert "no. 2" not in text
     assert "... and 3 more, which --json and --html tell" in text
-    assert "violations    5" in text
+    assert "violations       5" in text
 
 
 def test_on_a_terminal_the_verdict_has_a_colour(monkeypatch: pytest.MonkeyPatch) -> None:
