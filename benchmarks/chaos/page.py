@@ -19,9 +19,9 @@ from turnkeeper import __version__
 from turnkeeper.runtime.printable_text import printable
 
 from .course import STORE, Course, Kind, Lifetime, Mark
-from .report import FIGURES, HOW_RECOVERY_IS_MEASURED, Report, RoundReport
+from .report import FIGURES, HOW_RECOVERY_IS_MEASURED, Report, RoundReport, number_of
 
-OPEN_ROUNDS_MAX: Final = 3
+OPEN_ROUNDS_MAX: Final = 8
 """So few rounds are all shown open; of more, those in which a promise was broken."""
 
 SEEDS_MAX: Final = 20
@@ -88,6 +88,7 @@ def _environment() -> Environment:
         signs={kind: sign for kind, (sign, _) in SIGNS.items()},
         signs_mean={kind: meaning for kind, (_, meaning) in SIGNS.items()},
         count=lambda number: f"{number:,}",
+        number_of=number_of,
         percent=_percent,
         long_time=_long_time,
         plain_json=lambda value: json.dumps(value, indent=1),

@@ -181,3 +181,8 @@ def times_ms(seconds: Iterable[float]) -> dict[str, float | None]:
         return {"times": 0, "p50": None, "p99": None, "max": None}
     shares = {f"p{percent}": round(percentile(times, percent), 1) for percent in (50, 99)}
     return {"times": len(times), **shares, "max": round(max(times), 1)}
+
+
+def number_of(count: int, one: str) -> str:
+    """Say how many there are of something, by the word for one."""
+    return f"{count:,} {one}{'' if count == 1 else 's'}"

@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from turnkeeper.benchmarks.chaos.report import FIGURES, HOW_RECOVERY_IS_MEASURED, Report, RoundReport, times_ms
+from turnkeeper.benchmarks.chaos.report import (
+    FIGURES,
+    HOW_RECOVERY_IS_MEASURED,
+    Report,
+    RoundReport,
+    number_of,
+    times_ms,
+)
 
 from ..printable_text import printable
 from .printing import is_coloured, is_terminal, print_figures, print_note, print_table, print_text
@@ -65,9 +72,9 @@ class _Lines:
 def _round_text(round: RoundReport) -> str:
     course = round.course
     parts = [
-        f"{course.kills.total():,} kills",
-        f"{course.counted('fault').total():,} faults",
-        f"{round.figures['events']:,} events",
+        number_of(course.kills.total(), "kill"),
+        number_of(course.counted("fault").total(), "fault"),
+        number_of(round.figures["events"], "event"),
         f"{round.seconds:.1f} s",
     ]
     verdict = "every promise kept" if round.is_clean else f"BROKEN: {_counted(round.broken)}"
@@ -146,7 +153,7 @@ def print_report(report: Report) -> None:
     _print_recovery(report)
     print_text("")
     if report.is_clean:
-        _print_verdict(f"Every promise was kept in {_rounds(report.rounds)}.", _GREEN)
+        _print_verdict(f"Every promise was kept in {number_of(report.rounds, 'round')}.", _GREEN)
     else:
         _print_violations(report)
 
@@ -182,7 +189,7 @@ def _print_violations(report: Report) -> None:
         _print_violation(each)
     if len(violations) > VIOLATIONS_MAX:
         print_text(f"... and {len(violations) - VIOLATIONS_MAX:,} more, which --json and --html tell")
-    rounds = f"{len(report.broken_seeds):,} of {_rounds(report.rounds)}"
+    rounds = f"{len(report.broken_seeds):,} of {number_of(report.rounds, 'round')}"
     _print_verdict(f"A promise was broken in {rounds}: {_counted(report.broken)}.", _RED)
     for kept in (each.kept for each in report.shown if each.kept is not None):
         print_text(f"what is left of it: {printable(kept)}")
@@ -199,10 +206,6 @@ def _print_violation(violation: Mapping[str, Any]) -> None:
         for line in violation.get(name, ()):
             print_text(printable(f"    {name}  {line}"))
     print_text("")
-
-
-def _rounds(count: int) -> str:
-    return f"{count:,} round{'' if count == 1 else 's'}"
 
 
 def _print_verdict(line: str, colour: str) -> None:

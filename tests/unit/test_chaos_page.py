@@ -197,11 +197,11 @@ def test_only_broken_rounds_stand_open_among_many(monkeypatch: pytest.MonkeyPatc
         "",
         "",
     ]
-    monkeypatch.setattr(reports, "ROUNDS_SHOWN_MAX", 4)
-    many = page_of(report_of(*(round_report(seed) for seed in range(9)), round_report(9, violation())))
+    monkeypatch.setattr(reports, "ROUNDS_SHOWN_MAX", 8)
+    many = page_of(report_of(*(round_report(seed) for seed in range(13)), round_report(13, violation())))
     rounds = [at for tag, at in Page(many).elements if "round" in at.get("class", "").split()]
-    assert ["open" in attributes for attributes in rounds] == [False] * 4 + [True]
-    assert "5 rounds are counted above and not shown here." in many
+    assert ["open" in attributes for attributes in rounds] == [False] * 8 + [True]
+    assert "More rounds are counted above than shown here: 5." in many
 
 
 def test_a_page_is_written_whatever_is_in_it(tmp_path: Path) -> None:
