@@ -3,8 +3,9 @@
 One process per store, the first of the two that hold the store's lock. It lives while a client is attached, or until
 TERM or `stop` ends it, and ends its writer in order before itself. A client is gone when its connection ends *or* its
 process does: forked children keep a connection open. The node touches no byte of the journal, and all that it knows
-dies with it: clients come back by the opening loop. Latest values of what isn't durable pass through it too. Its
-process supervisor is loaded when there is a task; unfinished ones that are to be kept keep the node, too.
+dies with it: clients come back by the opening loop. Latest values of what isn't durable pass through it too. Its writer
+and, once there is a task, its process supervisor are kept alive by its tree; unfinished tasks that are to be kept keep
+the node, too.
 
 Runs on trio, in a process of its own, with the store as its working directory.
 """
@@ -20,7 +21,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
@@ -32,14 +33,13 @@ from turnkeeper.storage.store import STORE_FILE, StoreDescription
 
 from . import launch, protocol
 from .node_log import log
+from .node_tree import NodeTree
 from .own_loop import watch_own_loop
 from .peers import Peer, stop_listening, welcome
 from .switchboard import Place, Switchboard
 from .tasks.owners import Owner
+from .tasks.supervisor_keeper import SupervisorKeeper
 from .writer_keeper import WriterKeeper
-
-if TYPE_CHECKING:
-    from .tasks.supervisor import Supervisor
 
 LOOK_SECONDS = 1.0
 """How often the node looks whether the store that it opened still stands at its place."""
@@ -47,17 +47,17 @@ LOOK_SECONDS = 1.0
 STATISTICS_SECONDS = 2.0
 """How long `status` waits for the writer's figures."""
 
-ADOPTION_SECONDS = 1.0
-"""How long a goodbye waits until it is known whether unfinished tasks keep the node."""
-
 
 class Visitor(Peer):
     """A connection to the node. It is a client once it has attached; one that `serves` doesn't keep `stop` off.
+
+    One that is `leaving` is no client any more, and keeps the node until what it owns has ended.
 
     `owner` is the runtime that has attached by it, `requests` are those numbered ones that aren't answered.
     """
 
     attached = False
+    leaving = False
     serves = False
     name = ""
     owner: Owner | None = None
@@ -106,8 +106,6 @@ class Node:
         self._switchboard = Switchboard()
         self._ending = trio.Event()
         self._is_expecting = True
-        self._descriptors = descriptors
-        self._supervisor: Supervisor | None = None
 
         def start_writer(distrust_index: bool) -> subprocess.Popen[bytes]:
             return launch.start_writer(
@@ -118,24 +116,26 @@ class Node:
                 distrust_index=distrust_index,
             )
 
-        self._writer = WriterKeeper(path, writer, start_writer, self._tell_state)
+        self._writer = WriterKeeper(path, writer, start_writer, self._tell_state, self._refuse)
+        self._tasks = SupervisorKeeper(
+            self._switchboard, self._is_attached, self._end_if_unused, self._end, descriptors=descriptors
+        )
+        self._tree = NodeTree(path, self._writer, self._tasks, self._refuse, self._end)
 
     async def run(self) -> None:
-        """Serve until the last client has left, TERM, `stop` or the store's disappearance; then end the writer."""
+        """Serve until the last client has left, TERM, `stop` or the store's disappearance; then end the children."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(welcome, self._listener, self._path, self._receive, nursery)
-            for task in (self._obey_term, self._keep_writer, self._watch_store, self._expect_a_client):
+            for task in (self._obey_term, self._tree.run, self._watch_store, self._expect_a_client):
                 nursery.start_soon(task)
             nursery.start_soon(watch_own_loop, trio.sleep)
             if _has_tasks():
-                self._supervise()
+                self._tasks.wanted.set()
             await self._ending.wait()
             self._tell_state()
             stop_listening(self._listener)
-            if self._supervisor is not None:
-                await self._supervisor.end()
-            await self._writer.end()
+            await self._tree.end()
             nursery.cancel_scope.cancel()
 
     def _end(self, why: str) -> None:
@@ -150,12 +150,11 @@ class Node:
             async for _ in signals:
                 self._end("SIGTERM")
 
-    async def _keep_writer(self) -> None:
-        refusal = await self._writer.run()
-        if refusal is not None:
-            for visitor in self._visitors:
-                visitor.tell(encode_frame({"op": protocol.ERROR, **protocol.error_to_wire(refusal)}))
-            self._end(str(refusal))
+    def _refuse(self, refusal: StorageError) -> None:
+        """End because the store can't be served, which all are told."""
+        for visitor in self._visitors:
+            visitor.tell(encode_frame({"op": protocol.ERROR, **protocol.error_to_wire(refusal)}))
+        self._end(str(refusal))
 
     async def _watch_store(self) -> None:
         """End when the store was removed, or others stand at its place: what is written here may be lost to all."""
@@ -181,29 +180,12 @@ class Node:
 
     def _end_if_unused(self, why: str = "the last client is gone") -> None:
         """End when no client is there, none is expected, and no task needs the node."""
-        if self._is_expecting or self._clients():
-            return
-        if self._supervisor is None or not self._supervisor.holds_node:
+        is_needed = any(each.attached or each.leaving for each in self._visitors)
+        if not (is_needed or self._is_expecting or self._tasks.holds_node):
             self._end(why)
 
     def _clients(self) -> list[Visitor]:
         return [each for each in self._visitors if each.attached]
-
-    def _supervise(self) -> Supervisor:
-        """Give the process supervisor. The first call loads it, which costs a node without tasks nothing."""
-        if self._supervisor is None:
-            from .tasks.supervisor import Supervisor
-
-            self._supervisor = Supervisor(
-                self._switchboard, self._is_attached, self._end_if_unused, descriptors=self._descriptors
-            )
-            self._nursery.start_soon(self._keep_supervisor, self._supervisor)
-        return self._supervisor
-
-    async def _keep_supervisor(self, supervisor: Supervisor) -> None:
-        refusal = await supervisor.run()
-        if refusal is not None:
-            self._end(str(refusal))
 
     def _is_attached(self, token: str) -> bool:
         return any(each.owner is not None and each.owner.token == token for each in self._clients())
@@ -224,8 +206,8 @@ class Node:
         self._visitors.discard(visitor)
         self._switchboard.leave(visitor.place)
         visitor.frames.close()
-        if visitor.attached and visitor.owner is not None and self._supervisor is not None:
-            self._supervisor.owner_left(visitor.owner)
+        if visitor.attached and visitor.owner is not None:
+            self._tasks.owner_left(visitor.owner)
         self._end_if_unused()
 
     async def _answer_all(self, nursery: trio.Nursery, visitor: Visitor) -> None:
@@ -261,7 +243,7 @@ class Node:
             case {"op": str(), "id": int(number)} if visitor.owner is not None and visitor.attached:
                 if number in visitor.requests or len(visitor.requests) >= protocol.REQUESTS_MAX:
                     raise FrameError(f"request {number} isn't answered yet, or {protocol.REQUESTS_MAX:,} others aren't")
-                answer = self._supervise().request(visitor.owner, message)
+                answer = self._tasks.request(visitor.owner, message)
                 visitor.requests[number] = trio.CancelScope()
                 nursery.start_soon(self._answer_numbered, visitor, number, answer)
             case _:
@@ -290,6 +272,7 @@ class Node:
                 visitor.name, visitor.serves, visitor.attached = name, bool(message.get("serves")), True
                 visitor.owner = _owner_from_wire(visitor.pid, message)
                 self._is_expecting = False
+                self._tree.greeted.set()
                 return {"op": protocol.ATTACHED}
             case {"op": protocol.BYE}:
                 return await self._take_leave(visitor)
@@ -298,18 +281,19 @@ class Node:
             case {"op": protocol.STOP}:
                 return self._stop()
             case {"op": protocol.REBUILD}:
-                return {"op": protocol.REBUILT, "report": await self._writer.rebuild()}
+                return {"op": protocol.REBUILT, "report": await self._tree.rebuild()}
             case _:
                 raise FrameError(f"what was sent is no request to a node: {message!r:.100}")
 
     async def _take_leave(self, visitor: Visitor) -> dict[str, Any]:
         was_attached, visitor.attached = visitor.attached, False
+        visitor.leaving = was_attached
         self._switchboard.leave(visitor.place)
-        if was_attached and self._supervisor is not None:
-            with trio.move_on_after(ADOPTION_SECONDS):
-                await self._supervisor.wait_adopted()
+        if was_attached and self._tasks.wanted.is_set():
+            await self._tasks.wait_adopted()
             if visitor.owner is not None and not self._is_attached(visitor.owner.token):
-                await self._supervisor.end_owned(visitor.owner.token)
+                await self._tasks.end_owned(visitor.owner.token)
+        visitor.leaving = False
         if was_attached:
             self._end_if_unused("the last client has left")
         return {"op": protocol.ENDING if was_attached and self._ending.is_set() else protocol.STAYING}
@@ -324,10 +308,9 @@ class Node:
     async def _status(self) -> dict[str, Any]:
         figures = await _ask_writer()
         clients = [{"pid": each.pid, "name": each.name} for each in self._clients() if not each.serves]
-        tasks = self._supervisor
-        if tasks is not None:
-            with trio.move_on_after(ADOPTION_SECONDS):
-                await tasks.wait_adopted()
+        if self._tasks.wanted.is_set():
+            await self._tasks.wait_adopted()
+        tasks = self._tasks.present
         return {
             "op": protocol.STATUS,
             "pids": {

@@ -1,8 +1,8 @@
-"""Keep the writer of a store alive: start it, follow what it says, start it again however it dies.
+"""The writer of a store, whichever process it is now: started, followed through what it says, ended in order.
 
-A writer is started only after the one before it has been waited for, and is told when the index may be what killed
-that one. A writer that was killed comes back at once; one that ends by itself comes back after growing delays, a
-limited number of times; one that says why the store can't be opened doesn't come back. Part of the node, on trio.
+One life of it is one process, from its start to its end; whether and when there is another one is decided by the node's
+tree. A writer is started only after the one before it has been waited for, and is told when the index may be what
+killed that one. Part of the node, on trio.
 """
 
 from __future__ import annotations
@@ -11,28 +11,22 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import trio
 
-from turnkeeper.runtime.processes import describe_exit, died_by_signal
-from turnkeeper.runtime.restart import GiveUp, RestartHistory, RestartPolicy
+from turnkeeper.runtime.errors import ChildStartError
+from turnkeeper.runtime.processes import ProcessEnded, died_by_signal
 from turnkeeper.storage.errors import StorageError, StoreRefused
 
 from .node_log import log
-from .protocol import ERROR, INDEX_FAILED_EXIT_CODE, NODE_LOG, OPENING, PROGRESS, SERVING, error_from_wire
+from .protocol import ERROR, INDEX_FAILED_EXIT_CODE, OPENING, PROGRESS, SERVING, error_from_wire
 
 END_SECONDS = 10.0
 """How long a writer may take for its clean end before it is killed, which loses nothing."""
 
-KILLED_POLICY = RestartPolicy(intensity=100, period_seconds=10.0, backoff_first=0.0, backoff_max=0.0)
-"""For a writer that somebody killed: started again at once."""
-
-FAILED_POLICY = RestartPolicy(intensity=5, period_seconds=30.0, backoff_first=0.05, backoff_max=1.0)
-"""For a writer that ended by an error of the disk or of ours."""
-
-_KILLED_BY = (signal.SIGKILL, signal.SIGTERM)
 _INDEX_SUSPECTED = (signal.SIGBUS, signal.SIGSEGV, signal.SIGABRT)
 _UNFORESEEN_EXIT_CODE = 1
 """How Python ends on an exception that nobody catches, as a damaged index may cause one."""
@@ -47,10 +41,36 @@ class WriterProcess:
         self.report: dict[str, Any] | None = None
         self.refusal: StorageError | None = None
         self._process = process
-        self._ended = trio.Event()
 
-    async def follow(self, heard: Callable[[], None]) -> int:
-        """Read what the writer says until it has ended, reap it and return its return code."""
+    @property
+    def return_code(self) -> int | None:
+        """Its return code, once it has been waited for."""
+        return self._process.returncode
+
+    async def follow(self, heard: Callable[[], None]) -> None:
+        """Read what it says until it has ended, and reap it. Whatever comes between, its end is ordered and awaited."""
+        try:
+            await self._hear_all(heard)
+            await self.wait_ended()
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await self._end()
+            raise
+
+    async def wait_ended(self) -> None:
+        """Wait until it has ended, and reap it; again is no error."""
+        if self._process.returncode is None:
+            end = os.pidfd_open(self.pid)
+            try:
+                await trio.lowlevel.wait_readable(end)
+            finally:
+                os.close(end)
+            self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    async def _hear_all(self, heard: Callable[[], None]) -> None:
         assert self._process.stdout is not None
         reports = self._process.stdout.fileno()
         unfinished = b""
@@ -59,32 +79,6 @@ class WriterProcess:
             for line in lines:
                 self._hear(json.loads(line))
             heard()
-        end = os.pidfd_open(self.pid)
-        try:
-            await trio.lowlevel.wait_readable(end)
-        finally:
-            os.close(end)
-        return_code = self._process.wait()
-        self._process.stdout.close()
-        self.order_end()
-        self._ended.set()
-        return return_code
-
-    def order_end(self) -> None:
-        """Tell it to finish the commit at hand, acknowledge it and end; again is no error."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-
-    async def end(self) -> None:
-        """Order its end and wait for it; kill it when that takes too long. Somebody has to `follow` it meanwhile."""
-        self.order_end()
-        with trio.move_on_after(END_SECONDS):
-            await self._ended.wait()
-            return
-        log(f"the writer, process {self.pid}, didn't end within {END_SECONDS:g} s and is killed")
-        self._process.kill()
-        with trio.move_on_after(END_SECONDS):
-            await self._ended.wait()
 
     def _hear(self, said: dict[str, Any]) -> None:
         match said["op"]:
@@ -95,11 +89,24 @@ class WriterProcess:
             case op if op == ERROR:
                 self.refusal = error_from_wire(said)
 
+    async def _end(self) -> None:
+        """Order it to finish the commit at hand, acknowledge it and end; kill it when that takes too long."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with trio.move_on_after(END_SECONDS):
+            await self.wait_ended()
+            return
+        log(f"the writer, process {self.pid}, didn't end within {END_SECONDS:g} s and is killed")
+        self._process.kill()
+        with trio.move_on_after(END_SECONDS):
+            await self.wait_ended()
+
 
 class WriterKeeper:
-    """The writer of the store at `path`, whichever process it is now.
+    """The writer of the store at `path`.
 
-    `start(distrust_index)` starts one; `changed` is called after each change of `state`, `pid` or `progress`.
+    `first` is its first process, `start(distrust_index)` starts another; `changed` is called after each change of
+    `state`, `pid` or `progress`, and `refused` is told why there can't be a writer.
     """
 
     def __init__(
@@ -108,16 +115,17 @@ class WriterKeeper:
         first: subprocess.Popen[bytes],
         start: Callable[[bool], subprocess.Popen[bytes]],
         changed: Callable[[], None],
+        refused: Callable[[StorageError], None],
     ) -> None:
         self._path = path
-        self._writer: WriterProcess | None = WriterProcess(first)
+        self._first: WriterProcess | None = WriterProcess(first)
+        self._writer: WriterProcess | None = self._first
+        self._former: WriterProcess | None = None
         self._start = start
         self._changed = changed
-        self._ending = False
+        self._refused = refused
         self._suspect_index = False
         self._rebuild: Rebuild | None = None
-        self._failures = RestartHistory(FAILED_POLICY)
-        self._kills = RestartHistory(KILLED_POLICY)
 
     @property
     def state(self) -> str:
@@ -134,56 +142,56 @@ class WriterKeeper:
         """How far a long opening has come, in bytes done and bytes in all."""
         return None if self._writer is None or self._writer.report is not None else self._writer.progress
 
-    async def run(self) -> StorageError | None:
-        """Keep it alive until `end`; return earlier, with the reason, when it can't be kept."""
-        while self._writer is not None:
-            writer = self._writer
-            return_code = await writer.follow(self._heard)
-            self._writer = None
-            if self._ending or writer.refusal is not None:
-                return writer.refusal
-            self._changed()
-            if self._rebuild is not None and not self._rebuild.started:
-                self._rebuild.started = True
-            else:
-                reason = await self._wait_to_restart(writer.pid, return_code)
-                if reason is not None:
-                    return reason
-            self._suspect_index |= _is_index_suspected(return_code)
-            if not self._ending:
-                try:
-                    self._writer = WriterProcess(self._start(self._suspect_index or self._rebuild is not None))
-                except OSError as error:
-                    return StoreRefused(self._path, f"its writer can't be started ({error.strerror or error})")
-                self._changed()
-        return None
+    async def live(self, *, started: Callable[[], None]) -> None:
+        """Be with one writer until it has ended; cancelled, end it in order. A child of the node's tree.
 
-    async def rebuild(self) -> dict[str, Any]:
-        """End the writer in order, start one that builds the index anew, and return its report when it serves."""
+        Returns when there can be no writer, which `refused` was told of.
+
+        Raises:
+            ProcessEnded: It ended by itself, or somebody killed it.
+        """
+        started()  # an opening takes as long as it takes
+        writer, self._first = self._first, None
+        if writer is None:
+            writer = await self._start_next()
+        if writer is None:
+            return
+        try:
+            await writer.follow(self._heard)
+        finally:
+            self._suspect_index |= _is_index_suspected(writer.return_code)
+            self._former, self._writer = writer, None
+            self._changed()
+        if writer.refusal is not None:
+            self._refused(writer.refusal)
+            return
+        ended = ProcessEnded(f"the writer, process {writer.pid},", writer.return_code)
+        log(str(ended))
+        raise ended
+
+    async def rebuild(self, restart: Callable[[], Awaitable[None]]) -> dict[str, Any]:
+        """Have `restart` bring a writer that builds the index anew, and return its report when it serves."""
         rebuild = self._rebuild
         if rebuild is None:
             rebuild = self._rebuild = Rebuild()
-            if self._writer is not None:
-                await self._writer.end()
+            with suppress(ChildStartError):  # the node ends, and with it whoever waits here
+                await restart()
         await rebuild.done.wait()
         return rebuild.report
 
-    async def end(self) -> None:
-        """End the writer in order, and start no other."""
-        self._ending = True
-        if self._writer is not None:
-            await self._writer.end()
-
-    async def _wait_to_restart(self, pid: int, return_code: int) -> StorageError | None:
-        """Wait as long as the policy says; return why it isn't started again, if it isn't."""
-        how = f"the writer, process {pid}, {describe_exit(return_code)}"
-        log(how)
-        history = self._kills if died_by_signal(return_code) in _KILLED_BY else self._failures
-        decision = history.decide(trio.current_time())
-        if isinstance(decision, GiveUp):
-            return StoreRefused(self._path, f"{how}, and {decision.reason}; {NODE_LOG} there says more")
-        await trio.sleep(decision.delay)
-        return None
+    async def _start_next(self) -> WriterProcess | None:
+        """Start a process; None if none can be started, which `refused` was told of."""
+        if self._former is not None:
+            await self._former.wait_ended()  # one that not even KILL has ended: its disk may yet take what it wrote
+        if self._rebuild is not None:
+            self._rebuild.started = True
+        try:
+            self._writer = WriterProcess(self._start(self._suspect_index or self._rebuild is not None))
+        except OSError as error:
+            self._refused(StoreRefused(self._path, f"its writer can't be started ({error.strerror or error})"))
+            return None
+        self._changed()
+        return self._writer
 
     def _heard(self) -> None:
         writer, rebuild = self._writer, self._rebuild
@@ -205,7 +213,7 @@ class Rebuild:
         self.done = trio.Event()
 
 
-def _is_index_suspected(return_code: int) -> bool:
+def _is_index_suspected(return_code: int | None) -> bool:
     """Say whether a writer's end may have come from its index."""
     if died_by_signal(return_code) in _INDEX_SUSPECTED:
         return True

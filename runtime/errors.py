@@ -150,6 +150,13 @@ def actor_error(error: BaseException) -> ActorError:
     return ActorError(type(error).__qualname__, _message_of(error), _plain(text[-TEXT_CHARACTERS_MAX:]))
 
 
+def only_one(error: Exception) -> Exception:
+    """Take an error out of the groups that it is alone in."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
 def error_to_wire(error: BaseException) -> dict[str, Any]:
     """Give an exception as plain values."""
     described = actor_error(error)

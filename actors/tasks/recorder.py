@@ -1,12 +1,14 @@
 """The node's way to the writer: records of tasks go there, and are durable when they have come back.
 
-A recorder outlives any number of writers: what isn't answered is sent again to the next one, and as each record is
-stored once for its key, twice is once. It waits as long as that takes: a task that has ended ends in the journal, too.
+A recorder outlives any number of writers, and may be run again: what isn't answered is sent again to the next one, and
+as each record is stored once for its key, twice is once. It waits as long as that takes: a task that has ended ends in
+the journal, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -17,6 +19,7 @@ from turnkeeper.runtime.frames import FrameError
 from turnkeeper.storage.errors import StorageError
 from turnkeeper.storage.requests import Appended, Post
 
+from ..client.control_request import Request
 from ..client.conversation import Conversation, hear_hello
 from ..client.link import Link
 from ..client.reads import StoreReads
@@ -41,6 +44,7 @@ class Recorder:
         self._path = path
         self._link = Link()
         self._conversation = Conversation(self._link)
+        self._unsettled: set[Request] = set()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Talk to whichever process is the writer, until cancelled. Started when the first one has greeted.
@@ -86,8 +90,23 @@ class Recorder:
             ],
             "notices": [notice._asdict() for notice in notices],
         }
-        reply = await self._conversation.answered(self._link.ask(message))
+        request = self._link.ask(message)
+        self._unsettled.add(request)
+        try:
+            reply = await self._conversation.answered(request)
+        finally:
+            if request.is_answered:
+                self._unsettled.discard(request)
+            else:
+                request.wake = lambda: self._unsettled.discard(request)
         return [*_results(reply["results"]), *_results(reply["notices"])]
+
+    async def settle(self) -> None:
+        """Wait until all that was given before is stored or refused, also what nobody waits for any more."""
+        for request in list(self._unsettled):
+            with suppress(StorageError):
+                await self._conversation.answered(request)
+            self._unsettled.discard(request)
 
 
 async def _reach_writer(directory: StoreDirectory) -> tuple[FrameSocket, dict[str, Any]]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from turnkeeper.runtime.frames import FrameError
 from turnkeeper.runtime.tasks.directory import as_text
 from turnkeeper.storage.format import is_id
 from turnkeeper.storage.limits import INTEGER_MAX
 
+from .. import protocol
 from ..ids import is_task_id
 from ..names import NAME_CHARACTERS_MAX
 from .records import TaskRequest
@@ -98,6 +99,37 @@ class Wait:
 
     task: str
     tree: bool
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """A wish to hear of the unfinished tasks, of those of a session if it is named."""
+
+    session: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EndOwned:
+    """A wish that the tasks of the runtime that asks be stopped, except for those that outlive it."""
+
+
+Request: TypeAlias = Start | Stop | Wait | List | EndOwned
+
+
+def request_from_wire(message: Mapping[str, Any]) -> Request:
+    """Read what a client asks. Raises FrameError for what is no request."""
+    match message:
+        case {"op": protocol.START_TASK}:
+            return start_from_wire(message)
+        case {"op": protocol.STOP_TASKS}:
+            return stop_from_wire(message)
+        case {"op": protocol.WAIT_TASK}:
+            return wait_from_wire(message)
+        case {"op": protocol.LIVE_TASKS}:
+            return List(message.get("session"))
+        case {"op": protocol.END_TASKS}:
+            return EndOwned()
+    raise FrameError(f"what was sent is no request to a node: {message!r:.100}")
 
 
 def start_from_wire(message: Mapping[str, Any]) -> Start:

@@ -3,21 +3,20 @@
 A start is recorded before anything is forked, and each end once; of a task that has finished nothing is kept here. What
 an earlier node left is adopted first (see `adoption`), beside all else, and whoever asks about a task waits for that.
 Who stops asking changes nothing of what he began. Part of the node, on trio, with the store as its directory; nothing
-of this is loaded before there is a task.
+of this is loaded before there is a task. Its `supervisor_keeper` makes another one if it fails.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 import trio
 
-from turnkeeper.runtime.frames import FrameError
 from turnkeeper.runtime.tasks import directory
 from turnkeeper.storage.errors import Conflict, NotFound, StorageError
 from turnkeeper.storage.requests import StreamRow
@@ -31,7 +30,7 @@ from .adoption import adopt
 from .live_task import Desk, LiveTask, now
 from .owners import Owner, Owners
 from .recorder import Recorder
-from .requests import Start, Stop, Wait, start_from_wire, stop_from_wire, wait_from_wire
+from .requests import EndOwned, List, Request, Start, Stop, Wait
 from .spawner_keeper import SpawnerKeeper
 from .stop_wish import STOP_SECONDS
 
@@ -61,6 +60,7 @@ class Supervisor:
 
     def __init__(
         self,
+        recorder: Recorder,
         switchboard: Switchboard,
         is_attached: Callable[[str], bool],
         changed: Callable[[], None],
@@ -68,7 +68,7 @@ class Supervisor:
         descriptors: int,
     ) -> None:
         self._changed = changed
-        self._recorder = Recorder()
+        self._recorder = recorder
         self._spawner = SpawnerKeeper(self._fail, descriptors)
         self._switchboard = switchboard
         self._desk = Desk(self._recorder, self._spawner, switchboard)
@@ -76,8 +76,6 @@ class Supervisor:
         self._live: dict[str, LiveTask] = {}
         self._opened = trio.Event()
         self._adopted = trio.Event()
-        self._scope = trio.CancelScope()
-        self._ended = trio.Event()
         # Bound before anything is looked at: what becomes of a task behind a look is told.
         self._bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         with suppress(FileNotFoundError):
@@ -85,7 +83,10 @@ class Supervisor:
         self._bell.bind(protocol.TASK_SOCKET)
 
     async def run(self) -> StorageError | None:
-        """Supervise until `end`; return earlier, with the reason, when nothing can be recorded any more."""
+        """Supervise until cancelled; return earlier, with the reason, when nothing can be recorded any more.
+
+        Cancelled, it leaves all tasks to their shims, and the spawner has ended when it has.
+        """
         refusal: StorageError | None = None
 
         async def record(*, task_status: trio.TaskStatus[None]) -> None:
@@ -94,23 +95,18 @@ class Supervisor:
                 await self._recorder.run(task_status=task_status)
             except StorageError as error:  # a writer of another version, say
                 refusal = error
-                self._scope.cancel()
+                self._nursery.cancel_scope.cancel()
 
-        with self._scope:
+        try:
             async with trio.open_nursery() as self._nursery:
                 self._owners = Owners(self._nursery, self._is_attached, self._stop_owned)
                 self._opened.set()
                 await self._nursery.start(record)
                 for task in (self._spawner.run, self._hear_shims, self._tick, self._adopt):
                     self._nursery.start_soon(task)
-        self._bell.close()
-        self._ended.set()
+        finally:
+            self._bell.close()
         return refusal
-
-    async def end(self) -> None:
-        """Leave all tasks to their shims, and wait until the spawner has ended."""
-        self._scope.cancel()
-        await self._ended.wait()
 
     # -- What the node asks
 
@@ -172,20 +168,19 @@ class Supervisor:
 
     # -- What clients ask
 
-    def request(self, owner: Owner, message: Mapping[str, Any]) -> Callable[[], Awaitable[Reply]]:
-        """Read what a client asks, and give what answers it. Raises FrameError for what is no request."""
-        match message:
-            case {"op": protocol.START_TASK}:
-                return partial(self._start, owner, start_from_wire(message))
-            case {"op": protocol.STOP_TASKS}:
-                return partial(self._see_through, partial(self._stop, stop_from_wire(message)))
-            case {"op": protocol.WAIT_TASK}:
-                return partial(self._wait, wait_from_wire(message))
-            case {"op": protocol.LIVE_TASKS}:
-                return partial(self._list, message.get("session"))
-            case {"op": protocol.END_TASKS}:
-                return partial(self._see_through, partial(self._end_owned, owner))
-        raise FrameError(f"what was sent is no request to a node: {message!r:.100}")
+    async def answer(self, owner: Owner, request: Request) -> Reply:
+        """Do what a runtime asks, and give the answer. Raises the refusal."""
+        match request:
+            case Start():
+                return await self._start(owner, request)
+            case Stop():
+                return await self._see_through(partial(self._stop, request))
+            case Wait():
+                return await self._wait(request)
+            case List():
+                return await self._list(request.session)
+            case EndOwned():
+                return await self._see_through(partial(self._end_owned, owner))
 
     async def _see_through(self, answer: Callable[[], Awaitable[Reply]]) -> Reply:
         """Do what is asked to its end, whoever stops waiting for the answer, and give that. Raises what it raises."""
@@ -293,7 +288,8 @@ class Supervisor:
     # -- Its own tasks
 
     async def _adopt(self) -> None:
-        """Go on with what an earlier node left."""
+        """Go on with what an earlier node left, or a supervisor of this one that failed."""
+        await self._recorder.settle()
         for row, wish, stall in await adopt(self._recorder):
             task = self._live[row.id] = LiveTask(row.id, self._desk, row.summary, row.head, stall=stall)
             if wish is not None:

@@ -10,7 +10,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ..actor_ref import ActorEnd, ActorRef
-from ..errors import ChildNotReady, ChildStartError, WorkerStartError, actor_error
+from ..errors import ChildNotReady, ChildStartError, WorkerStartError, actor_error, only_one
 from ..interrupts import without_interrupts
 from ..mailbox import MailboxStatistics
 from .child_spec import ChildSpec
@@ -78,7 +78,7 @@ class Child:
         except Exception as error:
             # It was raised while this was cancelled, or by an actor that left with nobody to tell: then it is its end.
             if self._stopping:
-                self._untold = _only_one(error)
+                self._untold = only_one(error)
         finally:
             self._tasks = self.incarnation = None
         self.last_end = end if incarnation is None else incarnation.end or ActorEnd("it was cancelled")
@@ -141,10 +141,3 @@ def _phase_of(state: ChildState) -> ChildPhase:
     if state.status != "down":
         return state.status
     return "waiting" if state.goal in ("up", "again") else "finished" if state.goal == "done" else "stopped"
-
-
-def _only_one(error: Exception) -> Exception:
-    """Take an error out of the groups that it is alone in."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from ..actor_ref import ActorEnd, ActorRef
 from ..actors import spawn_in_loop
-from ..errors import ChildNotReady, actor_error
+from ..errors import ChildNotReady, actor_error, only_one
 from ..interrupts import without_interrupts
 from ..processes import ProcessEnded
 from .child_spec import ChildSpec, Tree
@@ -116,6 +116,7 @@ class RunningFunction:
         except Exception as error:
             if not is_ready:
                 raise
+            error = only_one(error)
             has_failed = not isinstance(error, ProcessEnded)
             end = ActorEnd(f"it failed: {actor_error(error)}" if has_failed else str(error), error)
         finally:

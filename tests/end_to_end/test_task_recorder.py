@@ -11,6 +11,7 @@ import pytest
 from turnkeeper.actors.errors import Conflict, Deleted, NotFound
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
+from turnkeeper.actors.tasks.recorder import Recorder
 from turnkeeper.actors.tasks.records import notice_of
 from turnkeeper.actors.tasks.state import TaskState
 from turnkeeper.actors.writer.requests import RECORDS_MAX
@@ -127,6 +128,22 @@ async def test_a_record_that_was_given_up_can_be_made_again(store: Path) -> None
         assert given_up.cancelled_caught
         assert isinstance((await recorder.record([end("task-a")]))[0], Appended)
         assert [event.type for event in await runtime.read("task-a")] == ["task/requested", "task/ended"]
+
+
+async def test_what_was_given_up_is_settled_before_another_run_goes_on(store: Path) -> None:
+    """Who gave it isn't there any more: it may have been sent, or not yet. Then it is in the journal."""
+    async with open_runtime(store) as runtime:
+        recorder = Recorder(str(store))
+        with anyio.CancelScope() as given_up:
+            given_up.cancel()
+            await recorder.record([request("task-a")])
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(recorder.run)
+            with anyio.fail_after(SECONDS_MAX):
+                await recorder.settle()
+            assert [event.type for event in await runtime.read("task-a")] == ["task/requested"]
+            await recorder.settle()
+            tasks.cancel_scope.cancel()
 
 
 async def test_who_acts_on_a_tasks_event_finds_it_in_the_journal(store: Path) -> None:

@@ -34,6 +34,7 @@ KEPT_FROM = {
 }
 OWN_PROCESSES = [
     "actors/node.py",
+    "actors/node_tree.py",
     "actors/writer/writer.py",
     "actors/writer_keeper.py",
     "actors/peers.py",
@@ -46,6 +47,7 @@ OWN_PROCESSES = [
     "actors/tasks/spawner_keeper.py",
     "actors/tasks/stop_wish.py",
     "actors/tasks/supervisor.py",
+    "actors/tasks/supervisor_keeper.py",
     "runtime/cpu_keeper.py",
     "runtime/worker_main.py",
     "benchmarks/*",
