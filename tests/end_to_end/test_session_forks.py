@@ -22,24 +22,18 @@ from turnkeeper.actors.errors import (
     TooLarge,
 )
 from turnkeeper.actors.reading.rewinds import Range, live_ranges
-from turnkeeper.actors.records import Event, SessionInfo
+from turnkeeper.actors.records import SessionInfo
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.session.session import Session
 
+from ..conversations import Told, told
 from ..served import end_all, kill, read_line, start_python, writer_of
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.parametrize(("anyio_backend", "kept_by"), [("trio", "journal"), ("asyncio", "sqlite")]),
 ]
-
-Told = list[tuple[int, str, dict[str, Any]]]
-
-
-def told(events: list[Event]) -> Told:
-    """Give number, type and data of events."""
-    return [(event.seq, event.type, event.data) for event in events]
 
 
 async def work(session: Session) -> None:

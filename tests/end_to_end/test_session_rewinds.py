@@ -4,29 +4,23 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 
 from turnkeeper.actors.errors import Fenced, SessionClosed, TurnOpen
 from turnkeeper.actors.reading.rewinds import Range, live_ranges
-from turnkeeper.actors.records import Event
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.session.session import Session
 
+from ..conversations import told
 from ..served import end_all, kill, read_line, start_python
 
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.parametrize(("anyio_backend", "kept_by"), [("trio", "journal"), ("asyncio", "sqlite")]),
 ]
-
-
-def told(events: list[Event]) -> list[tuple[int, str, dict[str, Any]]]:
-    """Give number, type and data of events."""
-    return [(event.seq, event.type, event.data) for event in events]
 
 
 async def noted(session: Session, count: int) -> None:

@@ -5,17 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .journals import events_of
-from .worlds import (
-    Answer,
-    Append,
-    Ask,
-    Journal,
-    Message,
-    Rules,
-    Run,
-    Verdict,
-    Writer,
-)
+from .worlds import Answer, Append, Ask, Journal, Message, Rules, Run, Verdict, Writer
 
 
 class Judgement(NamedTuple):
