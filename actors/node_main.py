@@ -155,7 +155,12 @@ def _allow_descriptors() -> int:
 
 def _serve(held: Held) -> None:
     from turnkeeper.actors import launch
+    from turnkeeper.runtime import failpoints
 
+    if failpoints.directory() is not None:
+        from turnkeeper.actors.failpoints import NODE
+
+        failpoints.arm(NODE)
     descriptors = _allow_descriptors()
     # The writer's interpreter loads what it needs while this one does the same.
     writer = launch.start_writer(

@@ -31,6 +31,7 @@ from turnkeeper.actors import protocol
 from turnkeeper.actors.boot import read_boot
 from turnkeeper.actors.node_log import log
 from turnkeeper.actors.writer.scanning_files import scan_files
+from turnkeeper.runtime import failpoints
 from turnkeeper.runtime.identity import boot_id, is_gone, own_identity
 from turnkeeper.storage.backend import Backend, open_backend
 from turnkeeper.storage.errors import IndexFailed, StorageError, StoreRefused
@@ -49,6 +50,10 @@ def main() -> None:
     boot = read_boot(sys.stdin.buffer)
     if boot is None:
         return
+    if failpoints.directory() is not None:
+        from turnkeeper.actors.failpoints import WRITER
+
+        failpoints.arm(WRITER)
     backend = _open_backend(boot)
     if backend is not None:
         from turnkeeper.actors.writer.writer import serve

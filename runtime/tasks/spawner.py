@@ -24,6 +24,7 @@ if (
 ) not in sys.path:
     sys.path.insert(0, _root)
 
+from turnkeeper.runtime import failpoints
 from turnkeeper.runtime.tasks import shim
 
 TASKS = "tasks"
@@ -48,6 +49,10 @@ def main() -> None:
         _limit_descriptors(int(sys.argv[1]))
     with contextlib.suppress(OSError):
         shim.rehearse(TASKS)
+    if failpoints.directory() is not None:
+        from turnkeeper.runtime.tasks.failpoints import SHIM, SPAWNER
+
+        failpoints.arm({**SPAWNER, **SHIM})
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     # A collection would write into every object that the forks share.
     gc.collect()
