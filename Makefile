@@ -1,6 +1,7 @@
 # Everything here needs make and Python 3.11 or newer with its venv module; the rest goes into .venv.
 #   make test   check style and types, run the tests
 #   make demo   watch sessions survive the death of what serves them
+#   make chaos  kill and disturb everything for ten minutes, and judge what is left
 #   make lint   check style and types only
 #   make lock   pin anew what .venv is made of (constraints.txt)
 #   make clean  remove .venv and everything generated
@@ -9,10 +10,13 @@
 PYTHON ?= python3
 export PATH ?= /usr/local/bin:/usr/bin:/bin
 
-.PHONY: demo test lint lock clean python
+.PHONY: chaos demo test lint lock clean python
 
 demo: .venv/stamp
 	.venv/bin/turnkeeper demo
+
+chaos: .venv/stamp
+	.venv/bin/turnkeeper chaos run --seconds 600
 
 test: lint
 	.venv/bin/python -m pytest --numprocesses logical --dist loadfile

@@ -1,4 +1,4 @@
-"""The failpoints of node and writer: names, and where in their programs they are (see `turnkeeper.runtime.failpoints`).
+"""The failpoints of node and writer: their names, and where they are (see `turnkeeper.runtime.failpoints`).
 
 They stand around what has to be done in one order and can be left undone by a death in between: write, sync, index,
 answer; a task's directory, its record, its shim, the record of its end.

@@ -24,7 +24,7 @@ _NODE_FILE = os.path.join(os.path.dirname(__file__), "node_main.py")
 _SPAWNER_FILE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "runtime", "tasks", "spawner.py")
 _WRITER_FILE = os.path.join(os.path.dirname(__file__), "writer", "writer_main.py")
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")
-_KEPT_PREFIXES = ("LC_", "TURNKEEPER_")
+_KEPT_PREFIXES = ("LC_", "LD_", "FAKETIME_", "TURNKEEPER_")
 
 
 def start_candidate(

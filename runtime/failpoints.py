@@ -3,8 +3,8 @@
 A failpoint is a name for "before" or "behind" a function. Nothing of it stands in that function: a process that is
 started with the variable `TURNKEEPER_FAILPOINTS` wraps the functions of its points, once, and any other process is what
 it is without this module. The variable names a directory. Who passes a point whose name a file there has renames that
-file to `NAME.PID`, and sends itself the signal whose number stands in it: so exactly one process obeys each file, at the
-moment that whoever wrote it has chosen, and it is known which.
+file to `NAME.PID`, and sends itself the signal whose number stands in it, SIGKILL if none does: so one process obeys
+each file, at a moment that whoever wrote it has chosen, and it is known which.
 
 Standard library only: spawner and shims have failpoints, too.
 """
@@ -39,7 +39,9 @@ def arm(points: Mapping[str, str]) -> None:
         owner, attribute = _find(where)
         found = vars(owner)[attribute]
         passed = _Point(f"{place}/{name}").passed
-        setattr(owner, attribute, _wrapped(found, passed if when == BEFORE else None, passed if when == BEHIND else None))
+        setattr(
+            owner, attribute, _wrapped(found, passed if when == BEFORE else None, passed if when == BEHIND else None)
+        )
 
 
 def target_of(where: str) -> Any:

@@ -171,7 +171,8 @@ class _Marks:
         elif kind == "arm":
             self._add(note, "arm", note["point"])
         elif kind == "kill":
-            self._add_kill(note)
+            if "with_host" not in note:  # it was its host that was struck
+                self._add_kill(note)
         else:
             self._add(note, "fault", kind)
 

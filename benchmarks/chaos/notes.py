@@ -34,6 +34,16 @@ Note = dict[str, Any]
 """A note as it was read: what stands in its line, and `file` and `line` (from 1), where it stands."""
 
 
+OFFSET = "TURNKEEPER_CHAOS_OFFSET"
+"""The variable that tells the programs of a round what to add to the machine's monotonic clock for the time of day."""
+
+
+def wall_seconds() -> float:
+    """Give the time of day, in seconds since 1970, also in a process whose own clock was set back."""
+    offset = os.environ.get(OFFSET)
+    return time.time() if offset is None else time.monotonic() + float(offset)
+
+
 class ReadEvent(Protocol):
     """An event as a program reads or follows it."""
 
@@ -78,7 +88,7 @@ class Notebook:
         os.close(self._file)
 
     def _write(self, what: str, **members: Any) -> None:
-        note = {"what": what, "at": round(time.time(), 6), **members}
+        note = {"what": what, "at": round(wall_seconds(), 6), **members}
         line = json.dumps(note, separators=(",", ":"), ensure_ascii=True).encode() + b"\n"
         written = os.write(self._file, line)
         if written < len(line):

@@ -26,7 +26,18 @@ Role = Literal["host", "node", "writer", "spawner", "shim", "worker"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 Fault = Literal[
-    "stop", "eio", "enospc", "slow", "short", "socket", "clock", "power", "index-deleted", "index-damaged", "tail", "flip"
+    "stop",
+    "eio",
+    "enospc",
+    "slow",
+    "short",
+    "socket",
+    "clock",
+    "power",
+    "index-deleted",
+    "index-damaged",
+    "tail",
+    "flip",
 ]
 """stop: SIGSTOP, and SIGCONT later. eio, enospc, slow, short: what a disk answers to the writer. socket: a socket is
 removed. clock: it is set back. power: it is cut. tail, flip: of a copy the end is cut off, bytes are flipped.
@@ -39,7 +50,9 @@ HABITS: tuple[Habit, ...] = get_args(Habit)
 
 Ending = Literal["in order", "killed", "power cut"]
 
-MILLISECONDS = 1000
+NOT_WANTED = "not wanted"
+"""Why something is left out of a plan that the machine could do."""
+
 LIFE_MS = (2500, 4500)
 """How long a life is, beside its start and its end."""
 
@@ -57,10 +70,15 @@ class AgentPlan:
     habits: tuple[Habit, ...]
     in_worker: bool
 
+    def as_map(self) -> dict[str, Any]:
+        """Give it as plain values."""
+        plain: dict[str, Any] = _as_plain(dataclasses.asdict(self))
+        return plain
+
 
 @dataclass(frozen=True, slots=True)
 class FollowerPlan:
-    """Somebody who follows all sessions from the first event on, and takes `pace_ms` for each event that it is given."""
+    """Somebody who follows everything from the first event on, and takes `pace_ms` for each event that it is given."""
 
     name: str
     pace_ms: int
@@ -74,6 +92,11 @@ class HostPlan:
     loop: Loop
     agents: tuple[AgentPlan, ...]
     followers: tuple[FollowerPlan, ...]
+
+    def as_map(self) -> dict[str, Any]:
+        """Give it as plain values."""
+        plain: dict[str, Any] = _as_plain(dataclasses.asdict(self))
+        return plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +191,10 @@ def narrowed(
     Whatever else the plan has stays as it is. A life whose end would be a power cut ends by kills instead, and in order
     where nobody may be killed.
     """
-    unwanted = {each: "not wanted" for each in (*(set(ROLES) - set(kills)), *(set(FAULTS) - set(faults)))}
-    out = {**impossible, **unwanted}
+    out: dict[str, str] = dict(impossible)
+    for name in (*ROLES, *FAULTS):
+        if name not in (*kills, *faults):
+            out[name] = NOT_WANTED
     lives = tuple(_narrowed_life(life, out) for life in plan.lives)
     copies = tuple(each for each in plan.copies if each.kind not in out)
     said = tuple((name, out[name]) for name in (*ROLES, *FAULTS) if name in out)
@@ -206,7 +231,8 @@ def _draw_hosts(load: Random) -> list[HostPlan]:
     for number in range(load.choice((2, 2, 3))):
         agents = tuple(_draw_agent(load, f"agent-{number}-{each}") for each in range(load.choice((2, 3, 4))))
         followers = tuple(
-            FollowerPlan(f"follower-{number}-{each}", load.choice((0, 0, 2, 20))) for each in range(load.choice((0, 1, 1)))
+            FollowerPlan(f"follower-{number}-{each}", load.choice((0, 0, 2, 20)))
+            for each in range(load.choice((0, 1, 1)))
         )
         hosts.append(HostPlan(f"host-{number}", loops[number % 2], agents, followers))
     return hosts
@@ -214,7 +240,7 @@ def _draw_hosts(load: Random) -> list[HostPlan]:
 
 def _draw_agent(load: Random, name: str) -> AgentPlan:
     habits = tuple(habit for habit in HABITS if load.random() < 0.55)
-    seed, pace_ms = load.randrange(1 << 30), load.choice((0, 2, 10, 40))
+    seed, pace_ms = load.randrange(1 << 30), load.choice((1, 5, 20, 60))
     return AgentPlan(name, seed, pace_ms, habits, in_worker=load.random() < 0.3)
 
 
@@ -268,6 +294,18 @@ def _draw_disturbance(chance: Random, at_ms: int) -> Disturbance:
 
 
 # -- plain values
+
+
+def agent_from_map(values: Mapping[str, Any]) -> AgentPlan:
+    """Read back an agent's plan."""
+    agent: AgentPlan = _from_plain(AgentPlan, values)
+    return agent
+
+
+def host_from_map(values: Mapping[str, Any]) -> HostPlan:
+    """Read back a host's plan."""
+    host: HostPlan = _from_plain(HostPlan, values)
+    return host
 
 
 def _as_plain(value: Any) -> Any:

@@ -40,6 +40,7 @@ program = Group(
         "follow": ".follow:follow",
         "journal": ".program:journal",
         "bench": ".program:bench",
+        "chaos": ".program:chaos",
     },
     params=[
         click.Option(
@@ -115,6 +116,16 @@ bench = Group(
         "memory": ".bench:memory",
         "tasks": ".bench:tasks",
         "actors": ".bench:actors",
+    },
+)
+
+chaos = Group(
+    "chaos",
+    help="Kills and faults from a seed, and a judgement of what is left.",
+    epilog=example_text(f"{NAME} chaos run --seconds 600"),
+    members={
+        "run": ".chaos:run",
+        "replay": ".chaos:replay",
     },
 )
 

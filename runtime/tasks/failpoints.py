@@ -1,4 +1,4 @@
-"""The failpoints of spawner and shims: names, and where in their programs they are (see `turnkeeper.runtime.failpoints`)."""
+"""The failpoints of spawner and shims: their names, and where they are (see `turnkeeper.runtime.failpoints`)."""
 
 from __future__ import annotations
 

@@ -26,9 +26,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+from turnkeeper.benchmarks.chaos.store_processes import Process, marked_processes, processes_by_role
 from turnkeeper.storage.store import BackendName
 
-from ..store_processes import Process, marked_processes, processes_by_role
 from ..stores import make_store
 from .judging_tasks import Facts
 from .mixed_tasks import mixed_tasks

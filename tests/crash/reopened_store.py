@@ -18,9 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from turnkeeper.actors.blocking import BlockingRuntime, BlockingSession, connect
+from turnkeeper.benchmarks.chaos.store_processes import (
+    descriptors,
+    is_alive,
+    marked_processes,
+    processes_by_role,
+    state_of,
+    zombies_below,
+)
 from turnkeeper.storage.store import BackendName
 
-from ..store_processes import descriptors, is_alive, marked_processes, processes_by_role, state_of, zombies_below
 from ..stores import make_store
 from .judging_tasks import Facts, Journal, is_finished, judge_notices, judge_tasks, label_of
 from .mixed_tasks import notes_of

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.actors.blocking import BlockingRuntime, connect
+from turnkeeper.benchmarks.chaos.store_processes import Process, descriptors, is_alive, processes_by_role, zombies_below
 
 from ..command_line import CommandLine
 from ..served import SECONDS_MAX, read_line, start_python
 from ..serving import eventually
-from ..store_processes import Process, descriptors, is_alive, processes_by_role, zombies_below
 
 HOST = """
 import sys

@@ -96,6 +96,9 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "bench memory",
         "bench tasks",
         "bench actors",
+        "chaos",
+        "chaos run",
+        "chaos replay",
     ]
 
 

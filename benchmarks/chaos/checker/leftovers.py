@@ -97,7 +97,7 @@ MEMORY_BOUNDS: Final[Mapping[str, Bound]] = {
     "node": Bound(96 * MIB, client=8 * MIB, task=MIB / 4),
     "writer": Bound(192 * MIB, client=16 * MIB),
     "spawner": Bound(32 * MIB),
-    "shim": Bound(8 * MIB),
+    "shim": Bound(24 * MIB),
     "host": Bound(256 * MIB, session=24 * MIB, task=MIB / 4),
     "worker": Bound(192 * MIB, session=24 * MIB),
 }

@@ -26,8 +26,12 @@ class Process:
 
     def kill(self) -> None:
         """Send SIGKILL; one that is dead already is no error."""
+        self.send(signal.SIGKILL)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal; one that is dead already is no error."""
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            signal.pidfd_send_signal(self._pidfd, number)
 
     def wait_dead(self) -> None:
         """Wait until it is dead, reaped or not."""
@@ -39,7 +43,7 @@ class Process:
 
 
 def processes_by_role(store: Path) -> dict[str, list[int]]:
-    """Find the processes of a store by their role: node, writer, spawner, shim. Zombies don't count."""
+    """Find the processes of a store by their role: node, writer, spawner, shim. Zombies don't count, nor what ends."""
     found: dict[str, list[int]] = {"node": [], "writer": [], "spawner": [], "shim": []}
     for pid in pids():
         with contextlib.suppress(OSError):
@@ -81,6 +85,11 @@ def is_alive(pid: int) -> bool:
 def state_of(pid: int) -> str:
     """Give the letter of a process's state; none if there is no such process."""
     return _state_and_parent(pid)[0]
+
+
+def parent_of(pid: int) -> int:
+    """Give the pid of a process's parent; 0 if there is no such process."""
+    return _state_and_parent(pid)[1]
 
 
 def _state_and_parent(pid: int) -> tuple[str, int]:

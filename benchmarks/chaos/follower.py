@@ -1,0 +1,38 @@
+"""A follower of a round: it follows everything in the store, fast or slowly, and notes what it was given."""
+
+from __future__ import annotations
+
+import anyio
+
+from turnkeeper import Event, Runtime, TurnkeeperError
+
+from .notes import Notebook
+from .plan import FollowerPlan
+
+BATCH_EVENTS = 200
+BATCH_SECONDS = 0.1
+"""What is given within this time, and no more than so many events, is one note."""
+
+AGAIN_SECONDS = 0.1
+
+
+async def follow(runtime: Runtime, plan: FollowerPlan, after: int, notebook: Notebook, leaving: anyio.Event) -> None:
+    """Follow from a position on until `leaving` is set; after an error go on behind what was noted."""
+    while not leaving.is_set():
+        notebook.following(plan.name, after)
+        following = runtime.follow(after=after)
+        try:
+            while not leaving.is_set():
+                events: list[Event] = []
+                with anyio.move_on_after(BATCH_SECONDS):
+                    while len(events) < BATCH_EVENTS:
+                        events.append(await anext(following))
+                        await anyio.sleep(plan.pace_ms / 1000)
+                if events:
+                    notebook.followed(plan.name, events)
+                    after = events[-1].position
+        except TurnkeeperError as error:
+            notebook.failed("follow", error)
+            await anyio.sleep(AGAIN_SECONDS)
+        finally:
+            await following.aclose()

@@ -1,0 +1,81 @@
+"""Run as a process behind the last life of a round: opens the store once more, and notes all that can be read of it.
+
+`python -m turnkeeper.benchmarks.chaos.reading STORE NOTES`. Each session is opened, which closes what a crash left open
+in it, closed, and read whole through the product, as its agents would; so is the list of sessions, and everything is
+followed once from its beginning. Beside it the checker reads the files.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+
+from turnkeeper import Event, Runtime, SessionInfo, open_runtime
+
+from .noted_session import Maker, noted
+from .notes import Notebook
+
+PAGE = 1000
+FOLLOWER = "reader"
+SILENT_SECONDS = 0.5
+"""When following gives nothing for so long, it has come to the end."""
+
+
+async def read_all(store: str, notebook: Notebook) -> None:
+    """Open, close, read, list and follow everything."""
+    async with open_runtime(store) as runtime:
+        rows = await all_sessions(runtime)
+        for row in rows:
+            async with noted(await runtime.open_session(row.id), notebook, Maker(FOLLOWER)):
+                pass
+        for row in rows:
+            await _read(runtime, row.id, notebook)
+        notebook.listed([row.id for row in await all_sessions(runtime)])
+        await _follow(runtime, notebook)
+        notebook.leaving()
+
+
+async def all_sessions(runtime: Runtime) -> list[SessionInfo]:
+    """List every session."""
+    rows: list[SessionInfo] = []
+    while page := await runtime.sessions(limit=PAGE, after=rows[-1] if rows else None):
+        rows += page
+    return rows
+
+
+async def _read(runtime: Runtime, id: str, notebook: Notebook) -> None:
+    events: list[Event] = []
+    head = 0
+    while page := await runtime.read(id, start=len(events), limit=PAGE):
+        events += page
+        head = page.head
+    notebook.read(id, 0, head, events)
+
+
+async def _follow(runtime: Runtime, notebook: Notebook) -> None:
+    notebook.following(FOLLOWER, 0)
+    following = runtime.follow(after=0)
+    events: list[Event] = []
+    with anyio.CancelScope() as scope:
+        while True:
+            scope.deadline = anyio.current_time() + SILENT_SECONDS
+            events.append(await anext(following))
+            if len(events) == PAGE:
+                notebook.followed(FOLLOWER, events)
+                events = []
+    if events:
+        notebook.followed(FOLLOWER, events)
+    await following.aclose()
+
+
+def main() -> None:
+    """Read the store that the arguments name."""
+    store, notes = sys.argv[1:]
+    with Notebook(Path(notes)) as notebook:
+        anyio.run(read_all, store, notebook, backend="trio")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""One round: a plan, carried out on a store of its own, and judged."""
+
+from __future__ import annotations
+
+import signal
+from functools import partial
+from pathlib import Path
+from random import Random
+
+from . import spoiling, victims
+from .interrupts import Interrupts
+from .outcome import Outcome, judge_round
+from .plan import Life, Role, RoundPlan
+from .stage import GONE_SECONDS, LEAVE_SECONDS, Stage
+from .store_processes import Process, is_alive, state_of
+from .strikes import Strikes
+from .watching import note_processes
+
+READ_SECONDS = 60.0
+"""How long a reading of everything may take."""
+
+START_SECONDS = 4.0
+"""How long it is waited for every host's first note before a life's time counts: a busy machine needs that long."""
+
+WATCH_SECONDS = 0.7
+"""So often it is looked what processes hold."""
+
+_SERVING: tuple[Role, ...] = ("host", "worker", "node", "writer", "spawner")
+
+
+def play(plan: RoundPlan, place: Path, interrupts: Interrupts) -> Outcome:
+    """Play a round in a directory that is there and empty, and judge it. Whatever happens, nothing of it lives on.
+
+    Raises KeyboardInterrupt or SystemExit when that was wanted meanwhile.
+    """
+    with Stage(plan, place, interrupts) as stage:
+        for life in plan.lives:
+            _live(stage, life)
+        _read_all(stage)
+        with interrupts.raising():
+            return judge_round(stage, GONE_SECONDS)
+
+
+def _live(stage: Stage, life: Life) -> None:
+    """Carry out a life, from the start of its hosts until nobody is left."""
+    strikes = Strikes(stage)
+    for host in stage.plan.hosts:
+        stage.start(host)
+    stage.wait(START_SECONDS, stage.is_at_work)
+    timeline = stage.begin_timeline()
+    strikes.plan(life)
+    for number in range(1, int(life.length_ms / 1000 / WATCH_SECONDS)):
+        timeline.at(number * WATCH_SECONDS, partial(_watch, stage))
+    timeline.run(life.length_ms / 1000)
+    strikes.end()
+    if life.ending == "in order":
+        _leave_in_order(stage)
+    elif life.ending == "killed":
+        _kill_all(stage, strikes, _SERVING)
+    else:
+        _cut_power(stage, strikes)
+    stage.await_gone()
+    if stage.disk is not None and life.ending == "power cut":
+        stage.disk.restart()
+    _spoil_index(stage, life)
+
+
+def _watch(stage: Stage) -> None:
+    agents = sum(len(host.agents) for host in stage.plan.hosts)
+    note_processes(stage.find(), stage.notebook, agents)
+
+
+# -- The end of a life
+
+
+def _leave_in_order(stage: Stage) -> None:
+    hosts = stage.hosts
+    for host in hosts.values():
+        host.leave()
+    stage.wait(LEAVE_SECONDS, lambda: all(host.has_ended for host in hosts.values()))
+    for name, host in hosts.items():
+        if not host.has_ended:
+            stage.complain(f"{name} was ordered to leave, and hasn't {LEAVE_SECONDS:.0f} s later")
+    stage.release_hosts()
+
+
+def _kill_all(stage: Stage, strikes: Strikes, roles: tuple[Role, ...]) -> None:
+    found = stage.find()
+    strikes.kill({pid: role for role in roles for pid in found[role]}, restart=False)
+    stage.release_hosts()
+
+
+def _cut_power(stage: Stage, strikes: Strikes) -> None:
+    """Cut the power of the store's disk, and let all die who used it.
+
+    The writer is stopped before: a sync that overlaps the cut may succeed and be lost, which no disk would do.
+    """
+    assert stage.disk is not None
+    held = [Process(pid) for pid in stage.find()["writer"]]
+    for process in held:
+        process.send(signal.SIGSTOP)
+    for process in held:
+        stage.wait(GONE_SECONDS, lambda pid=process.pid: state_of(pid) == "T" or not is_alive(pid))  # type: ignore[misc]
+    stage.notebook.strike("power", "disk")
+    stage.disk.cut()
+    _kill_all(stage, strikes, (*_SERVING, "shim"))
+    victims.kill_marked(stage.mark)
+    for process in held:
+        process.close()
+
+
+def _spoil_index(stage: Stage, life: Life) -> None:
+    if life.index == "kept":
+        return
+    random = Random(f"{stage.plan.seed} {life.length_ms}")
+    spoil = spoiling.delete_index if life.index == "index-deleted" else spoiling.damage_index
+    stage.notebook.strike(life.index, "index")
+    stage.notebook.strike("spoiled", "index", how=spoil(stage.store, random))
+
+
+# -- The end of all
+
+
+def _read_all(stage: Stage) -> None:
+    """Let a program open everything once more, and note what it reads."""
+    notes = str(stage.notes / "reading.jsonl")
+    stage.run("reading", ["turnkeeper.benchmarks.chaos.reading", str(stage.store), notes], READ_SECONDS)
+    stage.await_gone()

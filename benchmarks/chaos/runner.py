@@ -1,0 +1,134 @@
+"""Chaos, round after round: each has a plan from a seed of its own and a store of its own, and is judged.
+
+A run of seed S has rounds of the seeds S, S + 1, S + 2 …, as many as its time holds and one at least. A round in which
+a promise was broken keeps its directory, which is named; in a longer run a shorter plan is looked for that breaks a
+promise, too, for the first of them. Nothing else is left: no process, no limit, no mount, no changed clock, whenever it
+is interrupted.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from turnkeeper import TurnkeeperError
+
+from . import abilities
+from .interrupts import Interrupts
+from .plan import FAULTS, NOT_WANTED, ROLES, RoundPlan, make_plan, narrowed
+from .report import Report, RoundReport
+from .round import play
+from .shrink import shrunk
+
+SHRINK_SECONDS = 120.0
+"""So long a shorter plan is looked for."""
+
+_SEEDS = 1_000_000
+
+
+class PlaceHoldsData(TurnkeeperError):
+    """The directory that was given for the rounds' stores is not empty, and chaos takes none but its own."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def message(self) -> str:
+        """Say it in one line."""
+        return f"{self.path} is not empty, and chaos destroys stores; give a new or an empty directory"
+
+
+@dataclass(frozen=True, slots=True)
+class ChaosOptions:
+    """What to do: rounds from `seed` on, for `seconds`; without a seed one is drawn, without seconds it is one round.
+
+    `kills` and `faults` are those that may be in a plan. `place` is where the rounds have their directories, one after
+    another; it must be new or empty, and stays.
+    """
+
+    seed: int | None = None
+    seconds: float | None = None
+    kills: tuple[str, ...] = ROLES
+    faults: tuple[str, ...] = FAULTS
+    place: Path | None = None
+
+
+Show = Callable[[Report, int, str], None]
+"""Called with what is done so far, the seed of the round that is played now, and what is going on."""
+
+
+def run_chaos(options: ChaosOptions, show: Show | None = None) -> Report:
+    """Play rounds and judge them. For a program's main thread: it takes the signals that end a program.
+
+    Raises PlaceHoldsData. Interrupted, it raises KeyboardInterrupt or SystemExit when everything is put right.
+    """
+    report = Report(secrets.randbelow(_SEEDS) if options.seed is None else options.seed)
+    began = time.monotonic()
+    tell = show or (lambda report, seed, phase: None)
+    with Interrupts() as interrupts, _parent(options.place) as parent:
+        player = _Player(parent, interrupts)
+        cannot = abilities.impossible()
+        while not report.rounds or time.monotonic() - began < (options.seconds or 0.0):
+            planned = make_plan(report.seed + report.rounds)
+            plan = narrowed(planned, kills=options.kills, faults=options.faults, impossible=cannot)
+            report.left_out = {name: why for name, why in plan.left_out if why != NOT_WANTED}
+            tell(report, plan.seed, "playing")
+            played = player.play(plan)
+            report.take(played)
+            if not played.is_clean and report.shortest is None and options.seconds is not None:
+                tell(report, plan.seed, "looking for a shorter plan that breaks a promise")
+                shorter = shrunk(plan, lambda each: not player.play(each, keep=False).is_clean, SHRINK_SECONDS)
+                report.shortest = shorter.as_map()
+            report.elapsed = time.monotonic() - began
+    return report
+
+
+class _Player:
+    def __init__(self, parent: Path, interrupts: Interrupts) -> None:
+        self._parent = parent
+        self._interrupts = interrupts
+
+    def play(self, plan: RoundPlan, *, keep: bool = True) -> RoundReport:
+        """Play a round, judge it, and remove its directory, but for one to be kept because a promise was broken."""
+        place = Path(tempfile.mkdtemp(prefix=f"round-{plan.seed}-", dir=self._parent))
+        began = time.monotonic()
+        is_kept = False
+        try:
+            outcome = play(plan, place, self._interrupts)
+            is_kept = keep and bool(outcome.broken)
+            return RoundReport(
+                seed=plan.seed,
+                seconds=time.monotonic() - began,
+                plan=plan.as_map(),
+                course=outcome.course,
+                figures=outcome.figures,
+                broken=outcome.broken,
+                violations=outcome.violations,
+                kept=str(place) if is_kept else None,
+            )
+        finally:
+            if not is_kept:
+                shutil.rmtree(place)
+
+
+@contextmanager
+def _parent(given: Path | None) -> Iterator[Path]:
+    """Give the directory in which rounds have theirs; a temporary one is removed if nothing was kept in it."""
+    if given is None:
+        made = Path(tempfile.mkdtemp(prefix="turnkeeper-chaos-"))
+        try:
+            yield made
+        finally:
+            if not any(made.iterdir()):
+                made.rmdir()
+        return
+    if given.exists() and (not given.is_dir() or any(given.iterdir())):
+        raise PlaceHoldsData(str(given))
+    given.mkdir(parents=True, exist_ok=True)
+    yield given.resolve()

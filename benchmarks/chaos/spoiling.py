@@ -1,0 +1,65 @@
+"""What is done to the files of a store that nobody has open: its index, and the journal of a copy."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from random import Random
+
+PAGES_BYTES = 8192
+"""LMDB's two first pages, which say where all others are."""
+
+FLIPS_MAX = 5
+TAIL_BYTES_MAX = 3000
+
+
+def delete_index(store: Path, random: Random) -> str:
+    """Delete the index, with the record that names it or without; say what was done."""
+    shutil.rmtree(store / "index", ignore_errors=True)
+    if random.random() < 0.5:
+        (store / "index.json").unlink(missing_ok=True)
+        return "the index and its record are gone"
+    return "the index is gone"
+
+
+def damage_index(store: Path, random: Random) -> str:
+    """Damage the index in place, so that nothing tells but what stands in it; say how."""
+    how = random.choice(("zeroed", "flipped", "cut", "first pages", "noise"))
+    for path in (store / "index").glob("*/data.mdb"):
+        content = bytearray(path.read_bytes())
+        if how == "zeroed":
+            content[PAGES_BYTES:] = bytes(len(content) - PAGES_BYTES)
+        elif how == "flipped":
+            for place in range(PAGES_BYTES, len(content), 97):
+                content[place] ^= 0xFF
+        elif how == "cut":
+            del content[PAGES_BYTES:]
+        elif how == "first pages":
+            content[16:PAGES_BYTES] = random.randbytes(PAGES_BYTES - 16)
+        else:
+            content[PAGES_BYTES:] = random.randbytes(len(content) - PAGES_BYTES)
+        with path.open("r+b") as file:  # the same file, by all that its record says of it
+            file.write(content)
+            file.truncate(len(content))
+    return how
+
+
+def flip_bytes(store: Path, random: Random) -> str:
+    """Flip some bits in the journal, anywhere but in the filling at its end; say where."""
+    (path,) = random.choices(sorted((store / "journal").glob("*.jsonl")))
+    content = bytearray(path.read_bytes())
+    length = len(content.rstrip(b"\n"))
+    places = sorted(random.sample(range(length), min(length, random.randint(1, FLIPS_MAX))))
+    for place in places:
+        content[place] ^= 1 << random.randrange(8)
+    path.write_bytes(content)
+    return f"bytes {places} of {path.name}"
+
+
+def cut_tail(store: Path, random: Random) -> str:
+    """Cut off the journal's end, in the middle of something; say how much."""
+    path = max((store / "journal").glob("*.jsonl"))
+    content = path.read_bytes().rstrip(b"\n") + b"\n"
+    cut = random.randint(1, min(TAIL_BYTES_MAX, len(content) - 1))
+    path.write_bytes(content[:-cut])
+    return f"{cut} bytes of {path.name}"

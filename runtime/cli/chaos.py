@@ -1,0 +1,167 @@
+"""`turnkeeper chaos`: kills and faults from a seed while agents work, and a judgement of what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from turnkeeper.benchmarks.chaos.page import write_page
+from turnkeeper.benchmarks.chaos.plan import FAULTS, ROLES
+from turnkeeper.benchmarks.chaos.report import FIGURES, Report, times_ms
+from turnkeeper.benchmarks.chaos.runner import ChaosOptions, PlaceHoldsData, run_chaos
+
+from .commands import command
+from .failures import Failure
+from .invocation import Invocation
+from .printing import print_figures, print_json, print_note, print_text
+from .progress import told_progress
+
+NONE = "none"
+
+VIOLATIONS_SHOWN_MAX = 20
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+def _narrowing(decorated: Decorated) -> Decorated:
+    """Add the options that say what may be struck, and what is told of it."""
+    kill = click.option(
+        "--kill",
+        "kills",
+        type=click.Choice([*ROLES, NONE]),
+        multiple=True,
+        help="Kill no others than these; may be repeated.  [default: all]",
+    )
+    fault = click.option(
+        "--fault",
+        "faults",
+        type=click.Choice([*FAULTS, NONE]),
+        multiple=True,
+        help="Make no other faults than these; may be repeated.  [default: all that this machine can]",
+    )
+    html = click.option(
+        "--html",
+        "page",
+        type=click.Path(dir_okay=False, writable=True, path_type=Path),
+        help="Also write a page of timelines into this file.",
+    )
+    return kill(fault(html(decorated)))
+
+
+@command("run", example="turnkeeper chaos run --seconds 600 --seed 7")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(1, 7 * 24 * 3600),
+    default=60.0,
+    show_default=True,
+    help="Begin no round after this time; each takes about 15 s.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), help="The first round's; the next ones follow it.  [default: drawn]"
+)
+@_narrowing
+def run(
+    invocation: Invocation,
+    seconds: float,
+    seed: int | None,
+    kills: tuple[str, ...],
+    faults: tuple[str, ...],
+    page: Path | None,
+) -> None:
+    """Kill and disturb whatever serves a store while agents work in it, round after round, and judge what is left.
+
+    Each round has a store of its own, and a plan that follows from its seed alone: hosts with agents that append, send,
+    fork, delete and start tasks; kills, and faults of the disk, the clock and the files. What the agents noted outside
+    the store is then compared with what is in it, by code that shares nothing with the product. The exit code is 1 if a
+    promise was broken; what is left of that round is kept.
+
+    The rounds' stores are made in a temporary directory, or below the one given by --store, which must be new or empty.
+    """
+    _play(invocation, _options(invocation, seed, seconds, kills, faults), page)
+
+
+@command("replay", example="turnkeeper chaos replay 7 --fault none")
+@click.argument("seed", type=click.IntRange(min=0))
+@_narrowing
+def replay(
+    invocation: Invocation, seed: int, kills: tuple[str, ...], faults: tuple[str, ...], page: Path | None
+) -> None:
+    """Play the round of one seed again: the same plan, which --json prints, and with fewer kills and faults if wanted.
+
+    What is planned is the same each time. How far everybody has come at some moment is the machine's doing.
+    """
+    _play(invocation, _options(invocation, seed, None, kills, faults), page)
+
+
+def _options(
+    invocation: Invocation, seed: int | None, seconds: float | None, kills: tuple[str, ...], faults: tuple[str, ...]
+) -> ChaosOptions:
+    return ChaosOptions(seed, seconds, _chosen(kills, ROLES), _chosen(faults, FAULTS), _place(invocation))
+
+
+def _chosen(given: tuple[str, ...], all_of_them: tuple[str, ...]) -> tuple[str, ...]:
+    if NONE in given and len(set(given)) > 1:
+        raise click.UsageError(f"{NONE!r} goes with nothing else")
+    return tuple(each for each in given or all_of_them if each != NONE)
+
+
+def _place(invocation: Invocation) -> Path | None:
+    if invocation.given_store is None:
+        return None
+    if invocation.place.backend is not None:
+        raise click.UsageError("chaos looks into a journal; give it a directory for one")
+    return Path(invocation.store)
+
+
+def _play(invocation: Invocation, options: ChaosOptions, page: Path | None) -> None:
+    with told_progress() as tell:
+
+        def show(report: Report, seed: int, phase: str) -> None:
+            tell(f"round {report.rounds + 1}, seed {seed}: {phase}")
+
+        try:
+            report = run_chaos(options, show)
+        except PlaceHoldsData as error:
+            raise Failure("usage", "this directory is not empty", error.path, "give a new or an empty one") from None
+    if page is not None:
+        write_page(report, page)
+    if invocation.is_json:
+        print_json(report.as_map())
+    else:
+        _print(report)
+    if not report.is_clean:
+        first = report.violations[0]
+        advice = f"play it again with: turnkeeper chaos replay {first['seed']}"
+        where = next((each.kept for each in report.shown if each.kept is not None), None)
+        what = f"a promise was broken: {first['promise']}: {first['subject']}: {first['says']}"
+        raise Failure("failed", what, where or "chaos", advice, told=True)
+
+
+def _print(report: Report) -> None:
+    for name, why in report.left_out.items():
+        print_note(f"left out: {name}: {why}")
+    recovery = times_ms(report.recovery_seconds)
+    print_figures(
+        [
+            ("seed", str(report.seed)),
+            ("rounds", f"{report.rounds} in {report.elapsed:.0f} s"),
+            *((name, f"{report.figures[name]:,}") for name in FIGURES),
+            ("kills", _counted(report.kills)),
+            ("faults", _counted(report.faults)),
+            ("recovery p50 / p99", " / ".join(_milliseconds(recovery[each]) for each in ("p50", "p99"))),
+            ("violations", f"{sum(report.broken.values()):,}"),
+        ]
+    )
+    for violation in report.violations[:VIOLATIONS_SHOWN_MAX]:
+        print_text(f"seed {violation['seed']}: {violation['promise']}: {violation['subject']}: {violation['says']}")
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count} x" for name, count in sorted(counts.items())) or "none"
+
+
+def _milliseconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} ms"

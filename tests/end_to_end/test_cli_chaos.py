@@ -1,0 +1,110 @@
+"""End to end: `turnkeeper chaos` kills and disturbs what serves stores, judges what is left, and leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from turnkeeper.benchmarks.chaos.plan import FAULTS, ROLES, RoundPlan, make_plan, narrowed
+from turnkeeper.benchmarks.chaos.stage import MARK
+from turnkeeper.benchmarks.task_oracle import wait_left_behind
+
+from ..command_line import CommandLine
+
+SEED = 11
+"""It has one life, in which everybody but a shim is killed, some of them at failpoints."""
+
+SECONDS_MAX = 100.0
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    """The command line of a store that chaos must not touch, with a directory for temporary files."""
+    (tmp_path / "temporary").mkdir()
+    made = CommandLine(tmp_path / "store", tmp_path)
+    made.environment["TMPDIR"] = str(tmp_path / "temporary")
+    return made
+
+
+def left_in(path: Path) -> list[str]:
+    """List what is left of a run: files, and processes that carry a mark below the path."""
+    return [*os.listdir(path), *map(str, wait_left_behind(f"{MARK}={path}", 5.0))]
+
+
+@pytest.mark.timeout(300)
+def test_a_round_of_kills_breaks_no_promise_and_leaves_nothing(cli: CommandLine, tmp_path: Path) -> None:
+    """It is the round that the seed says, everything acknowledged is found, and no files nor processes are left."""
+    page = tmp_path / "page.html"
+    arguments = ("chaos", "replay", str(SEED), "--fault", "none", "--html", str(page), "--json")
+    report = cli.succeed(*arguments).object
+    assert (report["violations"], report["broken"], report["kept"]) == ([], {}, [])
+    assert report["found"] == report["acknowledged"] > 0
+    assert sum(report["kills"].values()) >= 5
+    assert report["faults"] == {}
+    planned = narrowed(make_plan(SEED), kills=ROLES, faults=(), impossible={})
+    found = RoundPlan.from_map(report["plan"])
+    assert (found.seed, found.hosts, found.lives, found.copies) == (SEED, planned.hosts, planned.lives, ())
+    assert {name for name, _ in found.left_out} == set(FAULTS)
+    assert f"Seed {SEED}" in page.read_text()
+    assert left_in(tmp_path / "temporary") == []
+    assert not cli.store.exists()
+
+
+@pytest.mark.parametrize("seconds", [1.0, 5.0])
+@pytest.mark.timeout(120)
+def test_after_an_interrupt_everything_is_put_right(cli: CommandLine, tmp_path: Path, seconds: float) -> None:
+    """While hosts start, or in the middle of a life: the processes and files are gone."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "turnkeeper", "chaos", "run", "--seed", "103", "--seconds", "60"],
+        env={**os.environ, **cli.environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        said, errors = process.communicate(timeout=SECONDS_MAX)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, said, errors) == (130, b"", b"")
+    assert time.monotonic() - began < 5.0
+    assert left_in(tmp_path / "temporary") == []
+
+
+def test_a_directory_that_holds_something_is_refused(cli: CommandLine, tmp_path: Path) -> None:
+    """Nothing in it is touched, whether it is a store or anything else."""
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter").write_text("dear")
+    refused = cli.run("chaos", "run", "--seconds", "1", "--json", "--store", tmp_path / "full")
+    assert (refused.code, refused.error["kind"]) == (2, "usage")
+    assert "not empty" in refused.err
+    assert (tmp_path / "full" / "letter").read_text() == "dear"
+    assert cli.run("chaos", "run", "--store", f"sqlite:{tmp_path / 'other'}").code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "--kill", "everybody"),
+        ("run", "--kill", "none", "--kill", "node"),
+        ("run", "--fault", "none", "--fault", "slow"),
+        ("run", "--seconds", "0"),
+        ("replay",),
+        ("replay", "-1"),
+        ("replay", "seven"),
+    ],
+)
+def test_what_makes_no_sense_is_wrong_usage(cli: CommandLine, arguments: tuple[str, ...]) -> None:
+    """One line says what, and nothing was begun."""
+    refused = cli.run("chaos", *arguments)
+    assert refused.code == 2
+    assert refused.out == ""

@@ -1,0 +1,99 @@
+"""Failpoints: named places at which a process can be made to die, and which are nowhere if nobody wants them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from turnkeeper.actors.failpoints import NODE, POINTS, WRITER
+from turnkeeper.runtime import failpoints
+from turnkeeper.runtime.tasks.failpoints import SHIM, SPAWNER
+from turnkeeper.storage.filesystem import LocalFileSystem
+
+SECONDS_MAX = 30.0
+
+PROGRAM = """
+import asyncio, os, sys
+from turnkeeper.runtime import failpoints
+
+class Work:
+    def do(self, number):
+        print("did", number, flush=True)
+        return number
+    async def wait(self, number):
+        print("waited", number, flush=True)
+        return number
+
+sys.modules["work"] = sys.modules["__main__"]
+failpoints.arm({"a-point": sys.argv[1]})
+for number in range(3):
+    if number == 1:
+        open(os.environ["TURNKEEPER_FAILPOINTS"] + "/a-point", "w").write(sys.argv[2])
+    assert Work().do(number) == number
+    assert asyncio.run(Work().wait(number)) == number
+"""
+
+
+def run(place: Path, target: str, content: str = "") -> tuple[int, int, str]:
+    """Run the program with one point; give its pid, how it ended, and what it said."""
+    environment = {**os.environ, failpoints.VARIABLE: str(place)}
+    command = [sys.executable, "-c", PROGRAM, target, content]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    said, _ = process.communicate(timeout=SECONDS_MAX)
+    return process.pid, process.returncode, said
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("before work:Work.do", "did 0|waited 0|"),
+        ("behind work:Work.do", "did 0|waited 0|did 1|"),
+        ("before work:Work.wait", "did 0|waited 0|did 1|"),
+        ("behind work:Work.wait", "did 0|waited 0|did 1|waited 1|"),
+    ],
+)
+def test_who_passes_an_armed_point_dies_there(tmp_path: Path, target: str, said: str) -> None:
+    """Not before its file is there; and the file then says by its name who died."""
+    pid, code, output = run(tmp_path, target)
+    assert code == -signal.SIGKILL
+    assert output == said.replace("|", "\n")
+    assert os.listdir(tmp_path) == [f"a-point.{pid}"]
+
+
+def test_the_file_may_name_another_signal(tmp_path: Path) -> None:
+    """A process can be made to stop there as well, or to end."""
+    _, code, output = run(tmp_path, "behind work:Work.do", str(signal.SIGTERM.value))
+    assert (code, output) == (-signal.SIGTERM, "did 0\nwaited 0\ndid 1\n")
+
+
+def test_a_file_is_obeyed_once(tmp_path: Path) -> None:
+    """The next process that passes the same point goes on."""
+    first = run(tmp_path, "before work:Work.do", str(signal.SIGCONT.value))
+    assert first[1:] == (0, "".join(f"did {number}\nwaited {number}\n" for number in range(3)))
+    assert os.listdir(tmp_path) == [f"a-point.{first[0]}"]
+
+
+@pytest.mark.parametrize("points", [WRITER, NODE, SPAWNER, SHIM], ids=["writer", "node", "spawner", "shim"])
+def test_each_point_is_at_a_function_that_is_there(points: Mapping[str, str]) -> None:
+    """A function that gets another name takes its points along."""
+    for name, target in points.items():
+        when, _, where = target.partition(" ")
+        assert when in (failpoints.BEFORE, failpoints.BEHIND), name
+        assert callable(failpoints.target_of(where)), name
+    assert sorted([*WRITER, *NODE, *SPAWNER, *SHIM]) == sorted(name for names in POINTS.values() for name in names)
+    assert all(name.startswith(f"{role}-") for role, names in POINTS.items() for name in names)
+
+
+def test_a_process_without_the_variable_has_none() -> None:
+    """Nothing is wrapped, and nothing is loaded that would wrap it."""
+    assert failpoints.directory() is None
+    assert not hasattr(LocalFileSystem.write, "__wrapped__")
+    code = "import sys, turnkeeper.actors.writer.writer_main; print('turnkeeper.actors.failpoints' in sys.modules)"
+    command = [sys.executable, "-c", code]
+    assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS_MAX).stdout == "False\n"
