@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -34,7 +35,9 @@ def start(loop: str, desk: Path) -> subprocess.Popen[str]:
 def run_actors(name: str, loop: str, store: Path) -> list[str]:
     """Run one of the examples of actors, which ends by itself and leaves no process; give the lines that it said."""
     command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py"), str(store), loop]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * SECONDS_MAX, check=False)
+    # Several processes print at once, and without a buffer Python writes a line and its end one by one.
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(command, env=buffered, capture_output=True, text=True, timeout=2 * SECONDS_MAX, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     wait_unserved(store, 5.0)
     return done.stdout.splitlines()
