@@ -13,8 +13,10 @@ from typing import Any
 
 import anyio
 
-from turnkeeper.runtime.actor_ref import ActorRef
+from turnkeeper.runtime.actor_ref import SHUTDOWN_SECONDS, ActorRef
 from turnkeeper.runtime.errors import register_error
+from turnkeeper.runtime.mailbox import BYTES_MAX, MESSAGES_MAX
+from turnkeeper.runtime.placement import READY_SECONDS
 from turnkeeper.runtime.restart import RestartPolicy
 from turnkeeper.runtime.supervision.child_spec import ChildSpec, Strategy
 from turnkeeper.runtime.supervision.supervisor import Supervisor
@@ -458,19 +460,40 @@ class Runtime:
         *args: Any,
         process: bool = False,
         name: str | None = None,
+        messages_max: int = MESSAGES_MAX,
+        bytes_max: int = BYTES_MAX,
+        shutdown_seconds: float | None = SHUTDOWN_SECONDS,
+        ready_seconds: float = READY_SECONDS,
         blocked_seconds: float | None = PROCESS_BLOCKED_SECONDS,
     ) -> ActorRef:
         """Start an actor, `actor(*args)`, in this loop or in a worker process of its own, and return once it is ready.
 
-        It is stopped, in order, when the runtime is left. One in a process opens the store itself if it wants it, and
-        is killed when it blocks its event loop for `blocked_seconds`, if any: its end tells where it was. With a `name`
-        (a-z, 0-9 and -) every process that has the store open can ask it, see `actor`; the name is free again when the
-        actor has ended, or its runtime's process.
+        It is stopped, in order, by its reference or when the runtime is left, and has `shutdown_seconds` for that,
+        there 3 at most; with None it is killed at once. Its mailbox holds `messages_max` messages of `bytes_max`
+        together. One in a process opens the store itself if it wants it, and is killed when it blocks its event loop
+        for `blocked_seconds`, if any: its end tells where it was. With a `name` (a-z, 0-9 and -) every process that has
+        the store open can ask it, see `actor`; the name is free again when the actor has ended, or its runtime's
+        process. If this is cancelled, or raises, nothing of it is left.
 
-        Raises NameTaken: An actor of this name lives. Nothing was started.
+        Raises:
+            NameTaken: An actor of this name lives. Nothing was started.
+            TypeError, ValueError: This makes no actor, or has no handler; or it can't have such limits.
+            TimeoutError: It was not ready within `ready_seconds`.
+            WorkerStartError, UnguardedMain: Its process did not come up, or could not import it.
+            Exception: What its constructor or its `__aenter__` raised, as it is; from a process as `ask` raises it.
         """
         self.check()
-        return await self._actors.spawn(actor, *args, process=process, name=name, blocked_seconds=blocked_seconds)
+        return await self._actors.spawn(
+            actor,
+            *args,
+            process=process,
+            name=name,
+            messages_max=messages_max,
+            bytes_max=bytes_max,
+            shutdown_seconds=shutdown_seconds,
+            ready_seconds=ready_seconds,
+            blocked_seconds=blocked_seconds,
+        )
 
     async def supervise(
         self,

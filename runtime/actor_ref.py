@@ -69,13 +69,15 @@ class ActorRef(ABC):
             ActorError: The handler failed. Registered errors (errors.py) arrive as what they are.
             AttributeError: The actor has no such handler.
             TypeError: An argument can't cross to the actor's process.
+            MessageTooLarge: It could never be in the mailbox, or cross to the actor's process.
         """
 
     @abstractmethod
     async def tell(self, method: str, /, *arguments: Any, **keywords: Any) -> None:
         """Have the actor's handler run with these arguments some time; wait only for room in the mailbox.
 
-        Cancelled while it waits, nothing was told. Raises ActorNotStarted, AttributeError and TypeError as `ask` does.
+        Cancelled while it waits, nothing was told. Raises ActorNotStarted, AttributeError, TypeError and
+        MessageTooLarge as `ask` does.
         """
 
     @abstractmethod
@@ -90,8 +92,8 @@ class ActorRef(ABC):
     async def stop(self, shutdown_seconds: float | None = None) -> ActorEnd:
         """End the actor in order and return how it ended; if it has ended already, only return that.
 
-        It takes no more messages, handles those that it has, and leaves, within `shutdown_seconds`; then it is
-        cancelled, and a process that does not heed that is killed. Shielded from cancellation.
+        It takes no more messages, handles those that it has, and leaves, within `shutdown_seconds`, its own if nothing
+        is said; then it is cancelled, and a process that does not heed that is killed. Shielded from cancellation.
 
         Raises:
             Exception: The error of a tell, or of the actor's `__aexit__`, that nobody was told of.

@@ -32,7 +32,7 @@ async def spawn_in_loop(
     name: str | None = None,
     messages_max: int = MESSAGES_MAX,
     bytes_max: int = BYTES_MAX,
-    shutdown_seconds: float = SHUTDOWN_SECONDS,
+    shutdown_seconds: float | None = SHUTDOWN_SECONDS,
 ) -> MailboxRef:
     """Make an actor by `actor(*arguments)`, a class or what makes one, in this loop; return once it is ready.
 
@@ -40,12 +40,14 @@ async def spawn_in_loop(
     the text and bytes in it. Cancelled before the actor is ready, nothing of it is left.
 
     Raises:
-        TypeError: `actor` makes none.
+        TypeError: `actor` makes none, or one without a handler.
         Exception: What its constructor or its `__aenter__` raised, as it is.
     """
     maker: object = actor
     if not callable(maker) or inspect.iscoroutinefunction(maker):
         raise TypeError(f"an actor is made by a class, or by a function that returns one, and not by {maker!r}")
+    if isinstance(maker, type):
+        handlers_of(maker)
     mailbox = Mailbox[Letter](messages_max=messages_max, bytes_max=bytes_max)
     ref = MailboxRef(name or str(getattr(actor, "__name__", "actor")), mailbox, shutdown_seconds)
     await task_group.start(without_interrupts(_live_in_loop), Life(ref), actor, arguments, name=ref.name)
@@ -59,10 +61,11 @@ async def _live_in_loop(
     try:
         with life.scope:
             actor = make(*arguments)
+            handlers = handlers_of(type(actor))
             async with AsyncExitStack() as stack:
                 if hasattr(actor, "__aenter__"):
                     await stack.enter_async_context(actor)
-                life.begin(handlers_of(type(actor)))
+                life.begin(handlers)
                 task_status.started()
                 failure = await life.handle_letters(partial(_handle_in_loop, actor))
                 if failure is not None:
@@ -88,7 +91,9 @@ async def _handle_in_loop(actor: Any, letter: Letter) -> Any:
 
 
 def handlers_of(actor_class: type) -> frozenset[str]:
-    """Return the names of a class's handlers: its public coroutine methods."""
-    return frozenset(
-        name for name, method in inspect.getmembers(actor_class, inspect.iscoroutinefunction) if name[0] != "_"
-    )
+    """Return the names of a class's handlers: its public coroutine methods. Raises TypeError: It has none."""
+    methods = inspect.getmembers(actor_class, inspect.iscoroutinefunction)
+    handlers = frozenset(name for name, _ in methods if name[0] != "_")
+    if not handlers:
+        raise TypeError(f"{actor_class.__qualname__} is no actor's class: it has no handler, a public async method")
+    return handlers

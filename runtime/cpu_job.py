@@ -16,18 +16,19 @@ from contextlib import suppress
 from typing import Any
 
 from .errors import error_to_wire
-from .frames import encode_checked_frame, encode_frame, unpack
+from .frames import encode_frame, unpack
 from .large_bytes import Memory, Slimmed, put_back, take_out
 from .main_module import load, load_failure_to_wire
+from .message_frames import encode_message
 
 
 def encode_order(target: str, main: Mapping[str, bytes], slim: Slimmed) -> bytes:
     """Make the frame that says what is to be done: a function, and its arguments without the large byte strings.
 
-    Raises TypeError, FrameError: The arguments can't cross.
+    Raises TypeError, MessageTooLarge: The arguments can't cross.
     """
     order = {"function": target, "main": main, "arguments": slim.arguments, "places": slim.places}
-    return encode_checked_frame(order)
+    return encode_message(order, arguments="arguments")
 
 
 def run_job(order: bytes, given: str | None, room: str) -> bytes:
@@ -52,7 +53,7 @@ def run_job(order: bytes, given: str | None, room: str) -> bytes:
             result.close()
             raise TypeError(f"{words['function']} is an async function, and only plain ones are run here")
         slim = take_out([result], {})
-        answer = encode_checked_frame(["result", *slim.arguments, *slim.places])
+        answer = encode_message(["result", *slim.arguments, *slim.places], result=1)
         if slim.large:
             slim.copy_into(Memory(os.open(room, os.O_RDWR | os.O_CLOEXEC)))
         return answer

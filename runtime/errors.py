@@ -52,6 +52,25 @@ class ActorUnknown(AskError):
         return f"whether {self.call} was done is unknown: {self.reason}"
 
 
+class MessageTooLarge(Exception):
+    """A message of `size` bytes, more than the `limit` of what should hold it. Nothing was sent.
+
+    `holder` is the actor's "mailbox", or the "frame" that carries all of a message between two processes.
+    """
+
+    def __init__(self, size: int, limit: int, holder: str) -> None:
+        super().__init__(size, limit, holder)
+        self.size = size
+        self.limit = limit
+        self.holder = holder
+
+    def __str__(self) -> str:
+        if self.holder == "mailbox":
+            return f"a message of {self.size:,} bytes is over its mailbox's limit of {self.limit:,}: see bytes_max"
+        over = f"a message of {self.size:,} bytes is over the limit of {self.limit:,} between processes"
+        return f"{over}: put its content into a blob or a file"
+
+
 class ActorError(AskError):
     """The actor failed at it: the name of the exception's type, its message, and its traceback as text.
 

@@ -29,34 +29,47 @@ class FrameError(Exception):
         self.reason = reason
 
 
+class FrameTooLong(FrameError):
+    """A frame of `size` bytes, more than FRAME_BYTES_MAX. Nothing was sent."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"a frame of {size:,} bytes is over the limit of {FRAME_BYTES_MAX:,}")
+        self.args = (size,)
+        self.size = size
+
+    def __str__(self) -> str:
+        return self.reason
+
+
 def encode_frame(message: Any) -> bytes:
     """Make one whole frame of the message; safe to call from any thread.
 
     Raises:
         TypeError: A value in the message can't cross between processes; names the place of the first one.
-        FrameError: The frame would be longer than `FRAME_BYTES_MAX`.
+        FrameTooLong: It would be longer than `FRAME_BYTES_MAX`.
     """
     try:
         body = packb(message)
     except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(_refusal(message) or f"the message can't cross between processes: {error}") from error
+        raise TypeError(refusal_of(message) or f"the message can't cross between processes: {error}") from error
     if len(body) > FRAME_BYTES_MAX:
-        raise FrameError(f"a frame of {len(body):,} bytes is over the limit of {FRAME_BYTES_MAX:,}")
+        raise FrameTooLong(len(body))
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
-def encode_checked_frame(message: Any) -> bytes:
-    """Make a frame of what a caller gave, and be sure that the other side can read it. Raises as `encode_frame` does.
+def check_frame(frame: bytes) -> None:
+    """Be sure that the other side can read a frame of what a caller gave.
 
     It costs a decoding: a map's key may be a list, say, which only shows where the map is built again.
+
+    Raises:
+        TypeError: It can't.
     """
-    frame = encode_frame(message)
     try:
         with memoryview(frame) as view, view[LENGTH_BYTES:] as body:
             unpack(body)
     except FrameError as error:
         raise TypeError(f"the message can't cross between processes: {error.reason}") from error
-    return frame
 
 
 def unpack(body: bytes | memoryview) -> Any:
@@ -153,13 +166,13 @@ def _refuse_extension(code: int, data: bytes) -> NoReturn:
     raise ValueError(f"extension type {code} is not allowed")
 
 
-def _refusal(message: Any) -> str | None:
-    """Find the first value that can't cross, depth first; None if there is no such value (the nesting is too deep)."""
-    waiting: list[tuple[str, Any, int]] = [("message", message, 0)]
+def refusal_of(message: Any, name: str = "message") -> str | None:
+    """Find the first value that can't cross, depth first, and say why; None if there is none, or a key can't be one."""
+    waiting: list[tuple[str, Any, int]] = [(name, message, 0)]
     while waiting:
         place, value, depth = waiting.pop()
         if depth > 512:
-            return "the message can't cross between processes: it is nested too deep, or contains itself"
+            return f"{name} can't cross between processes: it is nested too deep, or contains itself"
         if isinstance(value, Mapping):
             children = list(value.items())
             waiting += [(f"{place}[{key!r:.40}]", child, depth + 1) for key, child in reversed(children)]

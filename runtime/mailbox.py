@@ -13,6 +13,8 @@ from typing import Generic, TypeVar
 import anyio
 from anyio.lowlevel import checkpoint
 
+from .errors import MessageTooLarge
+
 Message = TypeVar("Message")
 
 MESSAGES_MAX = 1_000
@@ -28,18 +30,6 @@ class MailboxFull(Exception):
 
 class MailboxClosed(Exception):
     """Its owner takes no more messages. Nothing was put."""
-
-
-class MessageTooLarge(Exception):
-    """A message of `size` bytes, which a mailbox of `limit` bytes could never hold. Nothing was put."""
-
-    def __init__(self, size: int, limit: int) -> None:
-        super().__init__(size, limit)
-        self.size = size
-        self.limit = limit
-
-    def __str__(self) -> str:
-        return f"a message of {self.size:,} bytes is over the mailbox's limit of {self.limit:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +157,7 @@ class Mailbox(Generic[Message]):
         if self._closed:
             raise MailboxClosed
         if entry.size > self._bytes_max:
-            raise MessageTooLarge(entry.size, self._bytes_max)
+            raise MessageTooLarge(entry.size, self._bytes_max, "mailbox")
         return not self._senders and self._fits(entry)
 
     def _fits(self, entry: _Entry[Message]) -> bool:

@@ -21,7 +21,7 @@ from .mailbox import Mailbox, MailboxClosed, MailboxStatistics
 class MailboxRef(ActorRef):
     """A reference with the actor's mailbox in it."""
 
-    def __init__(self, name: str, mailbox: Mailbox[Letter], shutdown_seconds: float) -> None:
+    def __init__(self, name: str, mailbox: Mailbox[Letter], shutdown_seconds: float | None) -> None:
         super().__init__(name)
         self._mailbox = mailbox
         self._shutdown_seconds = shutdown_seconds
@@ -35,7 +35,7 @@ class MailboxRef(ActorRef):
         self._kill_wished = anyio.Event()
         self._end: ActorEnd | None = None
         self._end_known = anyio.Event()
-        self._at_end: list[Callable[[], None]] = []
+        self._at_end: list[Callable[[ActorEnd], None]] = []
         self._untold: Exception | None = None
 
     async def ask(
@@ -71,6 +71,8 @@ class MailboxRef(ActorRef):
 
     async def stop(self, shutdown_seconds: float | None = None) -> ActorEnd:
         seconds = self._shutdown_seconds if shutdown_seconds is None else shutdown_seconds
+        if seconds is None:
+            return await self.kill()
         self._stop_deadline = anyio.current_time() + seconds
         self._mailbox.close()
         with anyio.CancelScope(shield=True):
@@ -110,12 +112,12 @@ class MailboxRef(ActorRef):
         """What the actor can be asked."""
         return self._handlers
 
-    def call_at_end(self, call: Callable[[], None]) -> None:
-        """Have this called when the actor has ended, before anybody is told; now if it has."""
+    def call_at_end(self, call: Callable[[ActorEnd], None]) -> None:
+        """Have this called when the actor has ended, with how, before anybody is told; now if it has."""
         if self._end is None:
             self._at_end.append(call)
         else:
-            call()
+            call(self._end)
 
     def write(self, method: str, arguments: Arguments, keywords: Keywords) -> Letter:
         """Make a message that the actor can take. Raises AttributeError and TypeError as `ask` does."""
@@ -178,7 +180,7 @@ class Life:
     def seconds_left(self) -> float:
         """How long the actor, whose end has begun, may still take."""
         deadline = self._ref._stop_deadline
-        return self._ref._shutdown_seconds if deadline is None else max(0.0, deadline - anyio.current_time())
+        return (self._ref._shutdown_seconds or 0.0) if deadline is None else max(0.0, deadline - anyio.current_time())
 
     def take_no_more(self) -> None:
         """Close the mailbox: the actor is about to end. What is in it is still handed out."""
@@ -247,7 +249,7 @@ class Life:
         ref._end = ActorEnd(reason, error, normal)
         ref._mailbox.close()
         for call in ref._at_end:
-            call()
+            call(ref._end)
         if ref._at_hand is not None:
             ref._at_hand.lose(reason, error)
         for letter in ref._mailbox.take_all():

@@ -23,20 +23,20 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from .actor_ref import SHUTDOWN_SECONDS
+from .actors import handlers_of
 from .errors import WorkerDied, WorkerStartError, error_from_wire
-from .frames import FrameDecoder, FrameError, encode_checked_frame, encode_frame
+from .frames import FrameDecoder, FrameError, encode_frame
 from .interrupts import without_interrupts
 from .large_bytes import ANCILLARY_BYTES, Memory, Parcel, memories_in, put_back, take_out, with_memory
 from .letters import Arguments, Keywords, Letter, LetterLost, LetterRefused, Sealed
 from .mailbox import BYTES_MAX, MESSAGES_MAX, Mailbox
 from .mailbox_ref import Life, MailboxRef
 from .main_module import load_failure_from_wire, main_module_of, require_guarded_main
+from .message_frames import encode_message
+from .placement import READY_SECONDS
 from .processes import describe_exit
 from .watchdog import PROCESS_BLOCKED_SECONDS, check_blocked_seconds
 from .worker_process import SpareWorker, WorkerProcess, import_path, launch, surroundings
-
-READY_SECONDS = 10.0
-"""How long a worker may take to start Python and to import its actor's module, if nothing else is said."""
 
 LAST_NEWS_SECONDS = 0.5
 """How long to listen to a worker that has ended."""
@@ -51,7 +51,7 @@ async def spawn_in_process(
     name: str | None = None,
     messages_max: int = MESSAGES_MAX,
     bytes_max: int = BYTES_MAX,
-    shutdown_seconds: float = SHUTDOWN_SECONDS,
+    shutdown_seconds: float | None = SHUTDOWN_SECONDS,
     ready_seconds: float = READY_SECONDS,
     blocked_seconds: float | None = PROCESS_BLOCKED_SECONDS,
     spare: SpareWorker | None = None,
@@ -70,12 +70,15 @@ async def spawn_in_process(
         WorkerStartError: The process did not come up, or could not import the class, within `ready_seconds`.
         UnguardedMain: This process is itself only importing the program's main module.
         ActorError: The class's constructor or its `__aenter__` failed. Registered errors arrive as what they are.
-        TypeError: An argument can't cross, or `actor` is no class.
+        TypeError: An argument can't cross, or `actor` is no class, or one without a handler.
+        MessageTooLarge: The arguments are more than a frame holds.
     """
     require_guarded_main()
     maker: object = actor
     if not isinstance(maker, str | type):
         raise TypeError(f"an actor in a process is made by a class or its 'module:name', and not by {actor!r}")
+    if isinstance(actor, type):
+        handlers_of(actor)
     target = actor if isinstance(actor, str) else f"{actor.__module__}:{actor.__qualname__}"
     check_blocked_seconds(blocked_seconds)
     order = _start_order(target, arguments, blocked_seconds)
@@ -106,13 +109,13 @@ def _start_order(target: str, arguments: Arguments, blocked_seconds: float | Non
         "environment": dict(os.environb),
         "blocked_seconds": blocked_seconds,
     }
-    return _StartOrder(target, encode_checked_frame(["boot", target, arguments, start]))
+    return _StartOrder(target, encode_message(["boot", target, arguments, start], arguments=2))
 
 
 def seal_for_process(method: str, arguments: Arguments, keywords: Keywords) -> Sealed:
     """Make what asks a worker, a frame and memory for large byte strings; the mailbox counts the bytes of both."""
     slim = take_out(arguments, keywords)
-    frame = encode_checked_frame(["call", method, slim.arguments, slim.keywords, *slim.places])
+    frame = encode_message(["call", method, slim.arguments, slim.keywords, *slim.places], arguments=2, keywords=3)
     return Sealed(Parcel(frame, slim.copied()), len(frame) + slim.size)
 
 

@@ -35,9 +35,10 @@ from anyio.lowlevel import checkpoint
 from . import processes
 from .actors import handlers_of
 from .errors import error_to_wire, is_answer
-from .frames import FrameDecoder, encode_checked_frame, encode_frame
+from .frames import FrameDecoder, encode_frame
 from .large_bytes import ANCILLARY_BYTES, Memory, Parcel, memories_in, put_back, take_out, with_memory
 from .main_module import load, load_failure_to_wire
+from .message_frames import encode_message
 from .watchdog import Blockage, Watchdog, is_traced
 
 READ_BYTES = 64 * 1024
@@ -181,6 +182,7 @@ class _Worker:
         untold: Exception | None = None
         try:
             actor = make(*arguments)
+            handlers = handlers_of(type(actor))
             # The scope for entering stands around the whole life: what an actor enters may be scopes that stay open.
             with self._entering:
                 async with AsyncExitStack() as stack:
@@ -190,7 +192,7 @@ class _Worker:
                     if self._watchdog is not None:
                         # Here and not in the task that beats: the first call may come, and block, before its turn.
                         self._watchdog.begin()
-                    await self._send(encode_frame(["started", sorted(handlers_of(type(actor)))]))
+                    await self._send(encode_frame(["started", sorted(handlers)]))
                     failure = await self._handle_calls(actor)
                     if failure is not None:
                         raise failure
@@ -209,7 +211,8 @@ class _Worker:
                     if places:
                         put_back(arguments, keywords, places, self._memories)
                     slim = take_out([await getattr(actor, method)(*arguments, **keywords)], {})
-                    answer = Parcel(encode_checked_frame(["reply", *slim.arguments, *slim.places]), slim.copied())
+                    frame = encode_message(["reply", *slim.arguments, *slim.places], reply=1)
+                    answer = Parcel(frame, slim.copied())
                 except Exception as error:
                     refused = is_answer(error)
                     await self._send(encode_frame(["refused" if refused else "failed", error_to_wire(error)]))

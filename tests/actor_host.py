@@ -86,10 +86,11 @@ class _Tenancy:
 
     async def _live(self, actor: type, arguments: list[Any], options: dict[str, Any]) -> None:
         try:
-            with self._scope, self._named.claim(self._name) as claim:
+            with self._scope, self._named.register(self._name) as registration:
                 async with anyio.create_task_group() as group:
                     ref = await spawn_in_loop(group, actor, *arguments, name=self._name, **options)
-                    self._named.serve(ref, claim)
+                    registration.serve(ref)
+                    ref.call_at_end(registration.end)
                     self._ready.set()
         except Exception as error:
             self._error = error

@@ -64,12 +64,13 @@ if TYPE_CHECKING:
         ActorNotStarted,
         ActorUnknown,
         ChildStartError,
+        MessageTooLarge,
         TooManyRestarts,
         WorkerDied,
         WorkerStartError,
         register_error,
     )
-    from turnkeeper.runtime.mailbox import MailboxFull, MessageTooLarge
+    from turnkeeper.runtime.mailbox import MailboxFull
     from turnkeeper.runtime.main_module import UnguardedMain
     from turnkeeper.runtime.restart import RestartPolicy
     from turnkeeper.runtime.supervision.child import ChildStatistics
@@ -206,11 +207,11 @@ if not TYPE_CHECKING:
         "ActorNotStarted": "turnkeeper.runtime.errors",
         "ActorUnknown": "turnkeeper.runtime.errors",
         "ChildStartError": "turnkeeper.runtime.errors",
+        "MessageTooLarge": "turnkeeper.runtime.errors",
         "TooManyRestarts": "turnkeeper.runtime.errors",
         "WorkerStartError": "turnkeeper.runtime.errors",
         "register_error": "turnkeeper.runtime.errors",
         "MailboxFull": "turnkeeper.runtime.mailbox",
-        "MessageTooLarge": "turnkeeper.runtime.mailbox",
         "UnguardedMain": "turnkeeper.runtime.main_module",
         "WorkerDied": "turnkeeper.runtime.errors",
         "RestartPolicy": "turnkeeper.runtime.restart",

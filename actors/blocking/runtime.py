@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from turnkeeper.runtime.actor_ref import SHUTDOWN_SECONDS
+from turnkeeper.runtime.mailbox import BYTES_MAX, MESSAGES_MAX
+from turnkeeper.runtime.placement import READY_SECONDS
 from turnkeeper.runtime.restart import RestartPolicy
 from turnkeeper.runtime.supervision.child_spec import ChildSpec, Strategy
 from turnkeeper.runtime.watchdog import PROCESS_BLOCKED_SECONDS
@@ -190,10 +193,23 @@ class BlockingRuntime:
         *args: Any,
         process: bool = False,
         name: str | None = None,
+        messages_max: int = MESSAGES_MAX,
+        bytes_max: int = BYTES_MAX,
+        shutdown_seconds: float | None = SHUTDOWN_SECONDS,
+        ready_seconds: float = READY_SECONDS,
         blocked_seconds: float | None = PROCESS_BLOCKED_SECONDS,
     ) -> BlockingRef:
         """Do as `Runtime.spawn`."""
-        spawn = partial(self._runtime.spawn, process=process, name=name, blocked_seconds=blocked_seconds)
+        spawn = partial(
+            self._runtime.spawn,
+            process=process,
+            name=name,
+            messages_max=messages_max,
+            bytes_max=bytes_max,
+            shutdown_seconds=shutdown_seconds,
+            ready_seconds=ready_seconds,
+            blocked_seconds=blocked_seconds,
+        )
         return BlockingRef(self._loop, self._loop.call(spawn, actor, *args))
 
     def supervise(

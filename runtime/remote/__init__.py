@@ -15,7 +15,8 @@ calls:
     the server says    ["waits", n]                              the mailbox is full; nothing has to be done
                        ["reply", n, value]
                        ["error", n, error]                       what the handler raised, as errors.py gives it
-                       ["not started", n, reason], ["unknown", n, reason], ["too large", n, size, limit]
+                       ["not started", n, reason], ["unknown", n, reason]
+                       ["too large", n, size, limit, of which: "mailbox" or "frame"]
                        ["called back", n, whether it was in the mailbox]
 
 `n` is the caller's number for a call. Calls of one connection come into the mailbox in the order in which they were

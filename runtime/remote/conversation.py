@@ -14,14 +14,14 @@ from typing import Any
 import anyio
 
 from ..actor_ref import ActorEnd
-from ..errors import ActorNotStarted, ActorUnknown, error_from_wire
+from ..errors import ActorNotStarted, ActorUnknown, MessageTooLarge, error_from_wire
 from ..frame_socket import FrameSocket, peer_of
 from ..frames import FrameError, encode_frame
 from ..identity import process_state
 from ..inheritance import close_in_children
 from ..interrupts import without_interrupts
 from ..letters import Letter
-from ..mailbox import MailboxFull, MailboxStatistics, MessageTooLarge
+from ..mailbox import MailboxFull, MailboxStatistics
 from . import protocol
 from .protocol import Goodbye
 
@@ -213,8 +213,8 @@ class Conversation:
                 letter.fail(ActorNotStarted(letter.call, reason))
             case protocol.UNKNOWN, [reason]:
                 letter.fail(ActorUnknown(letter.call, reason))
-            case protocol.TOO_LARGE, [size, limit]:
-                letter.fail(MessageTooLarge(size, limit))
+            case protocol.TOO_LARGE, [size, limit, holder]:
+                letter.fail(MessageTooLarge(size, limit, holder))
             case protocol.CALLED_BACK, [was_posted]:
                 letter.begun = was_posted
                 letter.lose(called_back if was_posted else f"{called_back}, mailbox full")

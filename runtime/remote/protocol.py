@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from ..frames import FRAME_BYTES_MAX, FrameError
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 """Raised by every change that an older process would misunderstand."""
 
 CALLS_MAX: Final = 256
@@ -87,7 +87,7 @@ _ANSWERS: Final[dict[str, tuple[type, ...]]] = {
     ERROR: (dict,),
     NOT_STARTED: (str,),
     UNKNOWN: (str,),
-    TOO_LARGE: (int, int),
+    TOO_LARGE: (int, int, str),
     CALLED_BACK: (bool,),
 }
 

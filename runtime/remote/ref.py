@@ -18,10 +18,11 @@ from anyio.abc import TaskGroup
 from ..actor_ref import SHUTDOWN_SECONDS, ActorEnd, ActorRef
 from ..errors import ActorNotStarted, ActorUnknown
 from ..frame_socket import peer_of
-from ..frames import encode_checked_frame, encode_frame
+from ..frames import encode_frame
 from ..interrupts import without_interrupts
 from ..letters import Arguments, Keywords, Letter
 from ..mailbox import MailboxStatistics
+from ..message_frames import encode_message
 from . import protocol
 from .conversation import Conversation
 
@@ -157,7 +158,7 @@ class RemoteRef(ActorRef):
     def _write(self, kind: str, method: str, arguments: Arguments, keywords: Keywords) -> tuple[int, Letter]:
         self._check()
         number = next(self._numbers)
-        frame = encode_checked_frame([kind, number, method, arguments, keywords])
+        frame = encode_message([kind, number, method, arguments, keywords], arguments=3, keywords=4)
         return number, Letter(f"{self.name}.{method}", frame, len(frame))
 
     async def _send(self, letter: Letter, number: int, method: str | None) -> Conversation:

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Generic
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from ..errors import ActorNotStarted, ActorUnknown, error_to_wire
+from ..actor_ref import ActorEnd
+from ..errors import ActorNotStarted, ActorUnknown, MessageTooLarge, error_to_wire
 from ..frame_socket import FrameSocket, peer_of
-from ..frames import FrameError, encode_checked_frame, encode_frame
+from ..frames import FrameError, encode_frame
 from ..inheritance import close_in_children
 from ..interrupts import without_interrupts
-from ..letters import Letter, seal_in_loop
-from ..mailbox import MailboxFull, MessageTooLarge
-from ..mailbox_ref import MailboxRef
+from ..letters import seal_in_loop
+from ..mailbox import MailboxFull
+from ..message_frames import encode_message
 from . import protocol
 from .protocol import Call, CallBack, Goodbye, Stop
+from .served import Served, Written
 
 ACCEPT_RETRY_SECONDS = 0.1
 """Pause when a connection can't be accepted, mostly because no descriptor is left."""
@@ -33,12 +35,18 @@ _GONE = (OSError, anyio.ClosedResourceError)
 """What a connection that has ended raises."""
 
 
-class ActorServer:
+class ActorServer(Generic[Written]):
     """Serves the actor of one reference. `release` is called once, when it takes no more callers."""
 
-    def __init__(self, ref: MailboxRef, listener: socket.socket, version: str, release: Callable[[], None]) -> None:
+    def __init__(
+        self, ref: Served[Written], listener: socket.socket, version: str, release: Callable[[], None]
+    ) -> None:
+        """Begin with a socket that listens; whoever makes this has `finish` called when the actor has ended."""
         self.ref = ref
         self.version = version
+        self.end: ActorEnd | None = None
+        """How the actor has ended."""
+        self.ended = anyio.Event()
         self.gone = anyio.Event()
         """Set when the actor has ended, and its last caller has gone."""
         self._listener = listener
@@ -47,16 +55,20 @@ class ActorServer:
 
     async def serve(self) -> None:
         """Serve callers until the actor has ended and they were told, or until cancelled."""
-        # Before anybody is told: who hears of the end finds the name free.
-        self.ref.call_at_end(self._take_no_more)
         try:
             async with anyio.create_task_group() as visits:
                 visits.start_soon(without_interrupts(self._accept), visits)
-                await self.ref.wait_ended()
+                await self.ended.wait()
                 visits.cancel_scope.deadline = anyio.current_time() + protocol.FAREWELL_SECONDS
         finally:
             self._take_no_more()
             self.gone.set()
+
+    def finish(self, end: ActorEnd) -> None:
+        """Say that the actor has ended; called before anybody is told, who then finds the name free."""
+        self.end = end
+        self._take_no_more()
+        self.ended.set()
 
     def _take_no_more(self) -> None:
         if not self._is_over:
@@ -77,10 +89,10 @@ class ActorServer:
                 visits.start_soon(without_interrupts(_Visit(self, connection).live))
 
 
-class _Visit:
+class _Visit(Generic[Written]):
     """One caller's connection."""
 
-    def __init__(self, server: ActorServer, connection: socket.socket) -> None:
+    def __init__(self, server: ActorServer[Written], connection: socket.socket) -> None:
         close_in_children(connection)
         self._server = server
         self._ref = server.ref
@@ -152,7 +164,7 @@ class _Visit:
         call: Call,
         size: int,
         scope: anyio.CancelScope,
-        letter: Letter | None,
+        letter: Written | None,
         before: anyio.Event,
         posted: anyio.Event,
     ) -> None:
@@ -176,32 +188,31 @@ class _Visit:
             answer = [protocol.CALLED_BACK, call.number, letter is not None]
         await self._answer(answer, size)
 
-    def _post_now(self, call: Call) -> Letter | None:
+    def _post_now(self, call: Call) -> Written | None:
         """Put a call into the mailbox if it can be, and no other waits for room."""
         if not self._last_posted.is_set():
             return None
         try:
-            letter = self._write(call)
-            self._ref.post_nowait(letter)
+            with _mistakes_told(call):
+                letter = self._write(call)
+                self._ref.post_nowait(letter)
         except (ActorNotStarted, MailboxFull, MessageTooLarge):
             return None
         return letter
 
-    async def _post(self, call: Call) -> Letter:
+    async def _post(self, call: Call) -> Written:
         """Put a call into the mailbox. Raises ActorNotStarted, MessageTooLarge."""
-        letter = self._write(call)
-        with suppress(MailboxFull, ActorNotStarted):  # waiting, it is said how the actor ended, too
-            self._ref.post_nowait(letter)
+        with _mistakes_told(call):
+            letter = self._write(call)
+            with suppress(MailboxFull, ActorNotStarted):  # waiting, it is said how the actor ended, too
+                self._ref.post_nowait(letter)
+                return letter
+            await self._send([protocol.WAITS, call.number])
+            await self._ref.post(letter)
             return letter
-        await self._send([protocol.WAITS, call.number])
-        await self._ref.post(letter)
-        return letter
 
-    def _write(self, call: Call) -> Letter:
-        try:
-            letter = self._ref.write(call.method, tuple(call.arguments), call.keywords)
-        except (AttributeError, TypeError, FrameError) as error:
-            raise ActorNotStarted(call.method, str(error)) from error
+    def _write(self, call: Call) -> Written:
+        letter = self._ref.write(call.method, tuple(call.arguments), call.keywords)
         letter.wanted = call.wanted
         return letter
 
@@ -226,7 +237,9 @@ class _Visit:
 
     async def _leave_with_actor(self, everything: anyio.CancelScope) -> None:
         """When the actor has ended and everybody here was answered, say so and end the connection."""
-        end = await self._ref.wait_ended()
+        await self._server.ended.wait()
+        end = self._server.end
+        assert end is not None
         while self._calls or self._answers:
             await self._wait_change()
         error = None if end.error is None else error_to_wire(end.error)
@@ -255,6 +268,15 @@ class _Visit:
         self._note_change()
 
 
+@contextmanager
+def _mistakes_told(call: Call) -> Iterator[None]:
+    """Make of a caller's mistake, that it should have noticed itself, an answer to it."""
+    try:
+        yield
+    except (AttributeError, TypeError) as error:
+        raise ActorNotStarted(call.method, str(error)) from error
+
+
 def _size_of(call: Call) -> int:
     try:
         return seal_in_loop(call.method, tuple(call.arguments), call.keywords).size
@@ -264,8 +286,8 @@ def _size_of(call: Call) -> int:
 
 def _encode(message: Any) -> bytes:
     try:
-        return encode_checked_frame(message)
-    except (TypeError, FrameError) as error:
+        return encode_message(message, reply=2) if isinstance(message, list) else encode_frame(message)
+    except (TypeError, MessageTooLarge) as error:
         # The call was handled; what can't cross is its reply.
         return encode_frame([protocol.ERROR, message[1], error_to_wire(error)])
 
@@ -276,5 +298,5 @@ def _answer_for(number: int, error: Exception) -> list[Any]:
     if isinstance(error, ActorUnknown):
         return [protocol.UNKNOWN, number, error.reason]
     if isinstance(error, MessageTooLarge):
-        return [protocol.TOO_LARGE, number, error.size, error.limit]
+        return [protocol.TOO_LARGE, number, error.size, error.limit, error.holder]
     return [protocol.ERROR, number, error_to_wire(error)]

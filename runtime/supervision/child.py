@@ -16,9 +16,13 @@ from ..mailbox import MailboxStatistics
 from .child_spec import ChildSpec
 from .deciding import ChildState
 from .incarnation import Incarnation
+from .registry import Registration
 
 ChildPhase: TypeAlias = Literal["starting", "up", "stopping", "waiting", "finished", "stopped"]
 """`waiting` for its start, `finished` as it ended in order, or `stopped` by name."""
+
+
+NEVER_STARTED = ActorEnd("it was stopped before it was started", normal=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class Child:
         self.start_error: Exception | None = None
         """Why the last start failed, if it did."""
         self.shutdown_seconds = spec.shutdown_seconds
+        self.registration: Registration | None = None
+        """Its name for other processes, while it has that."""
         self._starts = 0
         self._tasks: TaskGroup | None = None
         self._stopping = False
@@ -118,6 +124,12 @@ class Child:
     def is_stopping(self) -> bool:
         """Whether its end was ordered."""
         return self._stopping
+
+    def unregister(self) -> None:
+        """Give back its name for other processes: it is down for good."""
+        registration, self.registration = self.registration, None
+        if registration is not None:
+            registration.end(self.last_end or NEVER_STARTED)
 
     def take_untold(self) -> list[Exception]:
         """Give, once, what it raised while it was stopped."""

@@ -13,7 +13,9 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from ..actor_ref import SHUTDOWN_SECONDS
+from ..actors import handlers_of
 from ..mailbox import BYTES_MAX, MESSAGES_MAX
+from ..placement import READY_SECONDS
 from ..restart import RestartPolicy
 from ..watchdog import PROCESS_BLOCKED_SECONDS, check_blocked_seconds
 
@@ -22,9 +24,6 @@ RestartKind: TypeAlias = Literal["permanent", "transient", "temporary"]
 
 Strategy: TypeAlias = Literal["one_for_one", "one_for_all", "rest_for_one"]
 """Who is started again with a child: nobody, all of them, or those that were started after it."""
-
-READY_SECONDS = 10.0
-"""How long a child may take to be ready, if nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,9 @@ class ChildSpec:
     A mailbox holds `messages_max` messages of `bytes_max` together. A worker process that blocks its event loop for
     `blocked_seconds`, if any, is killed, and started again as after any other death.
 
+    An actor that is `registered` can be asked by its name (a-z, 0-9 and -) from every process that has the store open,
+    over its restarts, see `Runtime.actor`; one that lives already makes its start fail.
+
     Mind that a restarted child begins with `arguments` alone: what has to outlive it belongs into a session or a file.
     """
 
@@ -57,6 +59,7 @@ class ChildSpec:
     messages_max: int = MESSAGES_MAX
     bytes_max: int = BYTES_MAX
     blocked_seconds: float | None = PROCESS_BLOCKED_SECONDS
+    registered: bool = False
 
     def __post_init__(self) -> None:
         name: object = self.name
@@ -66,8 +69,7 @@ class ChildSpec:
             raise TypeError(f"the arguments of child {self.name!r} have to be a tuple, not {self.arguments!r}")
         if self.restart not in get_args(RestartKind):
             raise ValueError(f"child {self.name!r} is {' or '.join(get_args(RestartKind))}, not {self.restart!r}")
-        if (self.shutdown_seconds is not None and not self.shutdown_seconds >= 0) or not self.ready_seconds > 0:
-            raise ValueError(f"child {self.name!r} needs shutdown_seconds from 0 on, or None, and ready_seconds")
+        check_times(f"child {self.name!r}", self.shutdown_seconds, self.ready_seconds)
         if self.messages_max < 1 or self.bytes_max < 0:
             raise ValueError(f"child {self.name!r} needs room for one message in its mailbox")
         check_blocked_seconds(self.blocked_seconds)
@@ -86,12 +88,22 @@ class ChildSpec:
     def _check_start(self) -> None:
         if not isinstance(self.start, str | Tree) and not callable(self.start):
             raise TypeError(f"child {self.name!r} can't be started: {self.start!r} is no class, function or Tree")
+        if isinstance(self.start, type):
+            handlers_of(self.start)
         if self.process and not isinstance(self.start, str | type):
             raise TypeError(f"child {self.name!r} can't be a process: {self.start!r} is no class and no 'module:name'")
         if isinstance(self.start, str) and not self.process:
             raise TypeError(f"child {self.name!r} is given by name, {self.start!r}, which needs process=True")
+        if self.registered and not self.is_actor:
+            raise TypeError(f"child {self.name!r} can't be registered: only actors can be asked")
         if isinstance(self.start, Tree) and self.arguments:
             raise TypeError(f"child {self.name!r} is a tree, which takes no arguments")
+
+
+def check_times(who: str, shutdown_seconds: float | None, ready_seconds: float) -> None:
+    """Raise ValueError where nobody can be stopped or be ready within such times."""
+    if (shutdown_seconds is not None and not shutdown_seconds >= 0) or not ready_seconds > 0:
+        raise ValueError(f"{who} needs shutdown_seconds from 0 on, or None, and ready_seconds")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,26 +6,18 @@ A new one is made for each restart, in a task group of its own: when that is lef
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from ..actor_ref import ActorEnd, ActorRef
-from ..actors import spawn_in_loop
+from ..actor_ref import ActorEnd
 from ..errors import ChildNotReady, actor_error, only_one
 from ..interrupts import without_interrupts
+from ..mailbox_ref import MailboxRef
+from ..placement import Spare, place_actor
 from ..processes import ProcessEnded
 from .child_spec import ChildSpec, Tree
-
-if TYPE_CHECKING:
-    from ..worker_process import SpareWorker
-
-Spare: TypeAlias = Callable[[], "SpareWorker"]
-"""Gives what keeps a process for the next worker; called only when there is a worker to be started."""
-
-LAST_WORDS_SECONDS = 0.5
-"""How much later than a worker process's own time is over its start is given up: its own error says more."""
 
 
 class Incarnation(Protocol):
@@ -45,32 +37,29 @@ class Incarnation(Protocol):
         """How it ended; None while it lives."""
 
 
-async def start_actor(group: TaskGroup, spec: ChildSpec, spare: Spare | None) -> ActorRef:
+async def start_actor(group: TaskGroup, spec: ChildSpec, spare: Spare | None) -> MailboxRef:
     """Make an actor as its spec says; a worker process is the spare one, if there are such.
 
     Raises:
         ChildNotReady: It was not ready in its time. WorkerStartError, ActorError, …: As when it is spawned.
     """
-    options: dict[str, Any] = {
-        "name": spec.name,
-        "messages_max": spec.messages_max,
-        "bytes_max": spec.bytes_max,
-        "shutdown_seconds": spec.shutdown_seconds or 0.0,
-    }
-    if not spec.process:
-        assert not isinstance(spec.start, str | Tree)
-        with anyio.move_on_after(spec.ready_seconds):
-            return await spawn_in_loop(group, spec.start, *spec.arguments, **options)
-    else:
-        # A supervisor without worker processes needn't import what they need.
-        from ..worker import spawn_in_process
-
-        assert isinstance(spec.start, str | type)
-        options |= {"ready_seconds": spec.ready_seconds, "blocked_seconds": spec.blocked_seconds}
-        options |= {"spare": None if spare is None else spare()}
-        with anyio.move_on_after(spec.ready_seconds + LAST_WORDS_SECONDS):
-            return await spawn_in_process(group, spec.start, *spec.arguments, **options)
-    raise _late(spec)
+    assert not isinstance(spec.start, Tree)
+    ref = await place_actor(
+        group,
+        spec.start,
+        spec.arguments,
+        process=spec.process,
+        ready_seconds=spec.ready_seconds,
+        blocked_seconds=spec.blocked_seconds,
+        spare=spare,
+        name=spec.name,
+        messages_max=spec.messages_max,
+        bytes_max=spec.bytes_max,
+        shutdown_seconds=spec.shutdown_seconds,
+    )
+    if ref is None:
+        raise _late(spec)
+    return ref
 
 
 async def start_function(group: TaskGroup, spec: ChildSpec) -> RunningFunction:

@@ -8,14 +8,15 @@ A `tell` that waits in the mailbox of an incarnation that ends goes with it; ask
 
 from __future__ import annotations
 
-import math
 from typing import Any, Protocol
 
 import anyio
 
 from ..actor_ref import ActorEnd, ActorRef, Down
-from ..errors import ActorNotStarted
+from ..errors import ActorNotStarted, ActorUnknown
+from ..letters import Arguments, Keywords, Letter
 from ..mailbox import MailboxStatistics
+from ..mailbox_ref import MailboxRef
 
 
 class Gone(Exception):
@@ -29,10 +30,10 @@ class Gone(Exception):
 class Incarnations(Protocol):
     """What a reference needs of its supervisor; `path` names a child, or goes down the tree."""
 
-    def present(self, path: tuple[str, ...]) -> ActorRef | None:
+    def present(self, path: tuple[str, ...]) -> MailboxRef | None:
         """Give the incarnation that is up now."""
 
-    async def wait_present(self, path: tuple[str, ...], but_not: ActorRef | None) -> ActorRef:
+    async def wait_present(self, path: tuple[str, ...], but_not: ActorRef | None) -> MailboxRef:
         """Wait for one that is up, for another one than `but_not`. Raises Gone."""
 
     def gone(self, path: tuple[str, ...]) -> ActorEnd | None:
@@ -45,6 +46,59 @@ class Incarnations(Protocol):
         """Stop it for good."""
 
 
+class PassedLetter:
+    """A message on its way through the mailboxes of incarnations, to the first one that begins with it."""
+
+    def __init__(self, ref: SupervisedRef, method: str, arguments: Arguments, keywords: Keywords) -> None:
+        self.call = f"{ref.name}.{method}"
+        self.reached: MailboxRef | None = None
+        """The incarnation that it was last at the door of."""
+        self.is_posted = False
+        """Whether it is in that one's mailbox, or was taken out of it."""
+        self._ref = ref
+        self._message = (method, arguments, keywords)
+        self._letter: Letter | None = None
+        self._is_wanted = False
+
+    def write_to(self, incarnation: MailboxRef) -> Letter:
+        """Give it the form in which this incarnation takes it. Raises as `MailboxRef.write`."""
+        if self._letter is None or incarnation is not self.reached:
+            self.reached, self._letter = incarnation, incarnation.write(*self._message)
+            self._letter.wanted = self._is_wanted
+        return self._letter
+
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody waits for the answer."""
+        return self._is_wanted
+
+    @wanted.setter
+    def wanted(self, is_wanted: bool) -> None:
+        self._is_wanted = is_wanted
+        if self._letter is not None:
+            self._letter.wanted = is_wanted
+
+    @property
+    def answered(self) -> bool:
+        """Whether there is an answer."""
+        return self.is_posted and self._letter is not None and self._letter.answered
+
+    async def wait(self) -> Any:
+        """Wait for the answer, of the next incarnation too if this one ends before it begins; return or raise it."""
+        while True:
+            try:
+                return await self.answer()
+            except ActorNotStarted:
+                if self.reached is None or self.reached.takes_messages:
+                    raise
+            await self._ref.post(self)
+
+    async def answer(self) -> Any:
+        """Wait for what becomes of it in the mailbox that it is in; return or raise that."""
+        assert self._letter is not None
+        return await self._letter.wait()
+
+
 class SupervisedRef(ActorRef):
     """A reference to one child of a supervisor. Stopping it is stopping the child, which then stays down."""
 
@@ -52,6 +106,7 @@ class SupervisedRef(ActorRef):
         super().__init__(path[-1])
         self._supervisor = supervisor
         self._path = path
+        self._handlers: frozenset[str] = frozenset()
 
     async def ask(
         self,
@@ -61,36 +116,27 @@ class SupervisedRef(ActorRef):
         timeout: float | None = None,  # noqa: ASYNC109
         **keywords: Any,
     ) -> Any:
-        deadline = math.inf if timeout is None else anyio.current_time() + timeout
-        ended: ActorRef | None = None
-        while True:
-            with anyio.CancelScope(deadline=deadline) as scope:
-                present = await self._wait_present(method, ended)
-            if scope.cancelled_caught:
-                raise ActorNotStarted(self._call(method), f"no incarnation of it was up within {timeout:g} s")
-            left = None if timeout is None else max(0.0, round(deadline - anyio.current_time(), 3))
-            try:
-                return await present.ask(method, *arguments, timeout=left, **keywords)
-            except ActorNotStarted:
-                if present.takes_messages:
-                    raise
-                ended = present
+        letter = self.write(method, arguments, keywords)
+        letter.wanted = True
+        try:
+            with anyio.move_on_after(timeout):
+                await self.post(letter)
+                return await letter.wait()
+            if letter.answered:
+                return await letter.answer()
+        finally:
+            letter.wanted = False
+        if letter.is_posted:
+            raise ActorUnknown(letter.call, f"no answer within {timeout:g} s")
+        if letter.reached is not None and letter.reached.takes_messages:
+            raise ActorNotStarted(letter.call, f"no answer within {timeout:g} s, mailbox full")
+        raise ActorNotStarted(letter.call, f"no incarnation of it was up within {timeout:g} s")
 
     async def tell(self, method: str, /, *arguments: Any, **keywords: Any) -> None:
-        ended: ActorRef | None = None
-        while True:
-            present = await self._wait_present(method, ended)
-            try:
-                return await present.tell(method, *arguments, **keywords)
-            except ActorNotStarted:
-                ended = present
+        await self.post(self.write(method, arguments, keywords))
 
     def tell_nowait(self, method: str, /, *arguments: Any, **keywords: Any) -> None:
-        present = self._supervisor.present(self._path)
-        if present is None:
-            end = self.end
-            raise ActorNotStarted(self._call(method), "it is not up now" if end is None else end.reason)
-        present.tell_nowait(method, *arguments, **keywords)
+        self.post_nowait(self.write(method, arguments, keywords))
 
     async def stop(self, shutdown_seconds: float | None = None) -> ActorEnd:
         return await self._supervisor.stop_below(self._path, shutdown_seconds)
@@ -124,11 +170,46 @@ class SupervisedRef(ActorRef):
         present = self._supervisor.present(self._path)
         return MailboxStatistics(0, 0, 0) if present is None else present.statistics()
 
-    async def _wait_present(self, method: str, ended: ActorRef | None) -> ActorRef:
-        try:
-            return await self._supervisor.wait_present(self._path, ended)
-        except Gone as gone:
-            raise ActorNotStarted(self._call(method), gone.end.reason) from None
+    # -- For those who carry messages of others
 
-    def _call(self, method: str) -> str:
-        return f"{self.name}.{method}"
+    @property
+    def handlers(self) -> frozenset[str]:
+        """What it can be asked; between two incarnations, what the last one that was looked at could."""
+        present = self._supervisor.present(self._path)
+        if present is not None:
+            self._handlers = present.handlers
+        return self._handlers
+
+    def write(self, method: str, arguments: Arguments, keywords: Keywords) -> PassedLetter:
+        """Make a message to it. Raises as `ask` does if an incarnation is up; otherwise posting it does."""
+        letter = PassedLetter(self, method, arguments, keywords)
+        present = self._supervisor.present(self._path)
+        if present is not None:
+            letter.write_to(present)
+        return letter
+
+    async def post(self, letter: PassedLetter) -> None:
+        """Put a message into the mailbox of the next incarnation that takes it, as `tell` does."""
+        ended = letter.reached if letter.is_posted else None
+        letter.is_posted = False
+        while True:
+            try:
+                present = await self._supervisor.wait_present(self._path, ended)
+            except Gone as gone:
+                raise ActorNotStarted(letter.call, gone.end.reason) from None
+            try:
+                await present.post(letter.write_to(present))
+            except ActorNotStarted:
+                ended = present
+            else:
+                letter.is_posted = True
+                return
+
+    def post_nowait(self, letter: PassedLetter) -> None:
+        """Put a message into the mailbox of the present incarnation, as `tell_nowait` does."""
+        present = self._supervisor.present(self._path)
+        if present is None:
+            end = self.end
+            raise ActorNotStarted(letter.call, "it is not up now" if end is None else end.reason)
+        present.post_nowait(letter.write_to(present))
+        letter.is_posted = True

@@ -23,9 +23,11 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from ..actor_ref import ActorEnd, ActorRef, Down
 from ..errors import ChildStartError, TooManyRestarts
 from ..interrupts import without_interrupts
+from ..mailbox_ref import MailboxRef
+from ..placement import Spare
 from ..processes import ProcessEnded
 from ..restart import RestartPolicy
-from .child import Child, ChildStatistics, reason_of
+from .child import NEVER_STARTED, Child, ChildStatistics, reason_of
 from .child_spec import ChildSpec, Strategy, Tree
 from .deciding import (
     Action,
@@ -44,16 +46,25 @@ from .deciding import (
     begin,
     decide,
 )
-from .incarnation import Incarnation, Spare, start_actor, start_function
+from .incarnation import Incarnation, start_actor, start_function
+from .registry import Registry, check_registered
 from .supervised_ref import Gone, SupervisedRef
 
 
 class Supervisor:
     """Children that are kept alive together. Make one with `Supervisor.start`; any task of its loop may use it."""
 
-    def __init__(self, name: str, tree: Tree, spare: Spare | None, killed_policy: RestartPolicy | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        tree: Tree,
+        spare: Spare | None,
+        registry: Registry | None,
+        killed_policy: RestartPolicy | None,
+    ) -> None:
         self.name = name
         self._spare = spare
+        self._registry = registry
         self._children = {spec.name: Child(spec) for spec in tree.children}
         kinds = [(spec.name, spec.restart) for spec in tree.children]
         self._state = begin(tree.strategy, tree.policy, kinds, killed_policy)
@@ -80,12 +91,13 @@ class Supervisor:
         killed_policy: RestartPolicy | None = None,
         name: str = "supervisor",
         spare: Spare | None = None,
+        registry: Registry | None = None,
     ) -> Supervisor:
         """Start the children, one after another, and return once all are ready. They live in the task group.
 
         `policy` is for all of them together, or, with a `killed_policy`, for all but those whose process somebody else
         killed, which that one is for: functions say so by ProcessEnded. `spare` gives what keeps a process for the next
-        worker. Cancelled, or failing, nothing is left.
+        worker, `registry` the names of those that are registered. Cancelled, or failing, nothing is left.
 
         Raises:
             ChildStartError: A child could not be started; those before it were stopped, in reverse.
@@ -93,7 +105,8 @@ class Supervisor:
             TypeError, ValueError: The children make no sense together.
         """
         tree = Tree(children, strategy=strategy, policy=policy or RestartPolicy())
-        supervisor = cls(name, tree, spare, killed_policy)
+        check_registered(children, registry)
+        supervisor = cls(name, tree, spare, registry, killed_policy)
         await task_group.start(without_interrupts(supervisor._live), name=name)
         return supervisor
 
@@ -142,6 +155,7 @@ class Supervisor:
         """
         if spec.name in self._children:
             raise ValueError(f"{self.name} has a child {spec.name!r} already")
+        check_registered([spec], self._registry)
         child = Child(spec)
         if self._is_open:
             self._children[spec.name] = child
@@ -215,15 +229,15 @@ class Supervisor:
 
     # -- For references to its children
 
-    def present(self, path: tuple[str, ...]) -> ActorRef | None:
+    def present(self, path: tuple[str, ...]) -> MailboxRef | None:
         """Give the incarnation that an actor of the tree has now."""
         child = self._children.get(path[0])
         incarnation = None if child is None else child.incarnation
         if len(path) > 1:
             return incarnation.present(path[1:]) if isinstance(incarnation, Supervisor) else None
-        return incarnation if isinstance(incarnation, ActorRef) else None
+        return incarnation if isinstance(incarnation, MailboxRef) else None
 
-    async def wait_present(self, path: tuple[str, ...], but_not: ActorRef | None) -> ActorRef:
+    async def wait_present(self, path: tuple[str, ...], but_not: ActorRef | None) -> MailboxRef:
         """Wait for an incarnation of an actor of the tree, for another one than `but_not`.
 
         Raises:
@@ -240,7 +254,7 @@ class Supervisor:
                     if incarnation._is_open:
                         raise
                     lost = incarnation
-            elif not below and isinstance(incarnation, ActorRef):
+            elif not below and isinstance(incarnation, MailboxRef):
                 return incarnation
             else:
                 raise Gone(ActorEnd(f"child {name!r} of {self.name} is no {'tree' if below else 'actor'}"))
@@ -254,9 +268,9 @@ class Supervisor:
         nested = child.incarnation
         if below and isinstance(nested, Supervisor) and nested._is_open:
             return nested.gone(below)
-        if child.incarnation is not None or (self._is_open and state.goal in ("up", "again")):
+        if child.incarnation is not None or self._is_wanted(state):
             return None
-        return self._end or child.last_end or ActorEnd("it was stopped before it was started", normal=True)
+        return self._end or child.last_end or NEVER_STARTED
 
     async def stop_below(self, path: tuple[str, ...], shutdown_seconds: float | None) -> ActorEnd:
         """Stop a child of the tree; return how its last incarnation ended."""
@@ -272,12 +286,12 @@ class Supervisor:
                     return gone.end
                 assert isinstance(nested, Supervisor)
                 end = await nested.stop_below(below, shutdown_seconds)
-        return end or ActorEnd("it was stopped before it was started", normal=True)
+        return end or NEVER_STARTED
 
     async def _wait_incarnation(self, name: str, lost: Incarnation | None) -> Incarnation:
         while True:
             child, state = self._children.get(name), self._state.child(name)
-            if child is None or state is None or not self._is_open or state.goal not in ("up", "again"):
+            if child is None or state is None or not self._is_wanted(state):
                 raise Gone(self.gone((name,)) or ActorEnd("it is ending"))
             if child.incarnation is not None and child.incarnation is not lost:
                 return child.incarnation
@@ -310,6 +324,10 @@ class Supervisor:
     @property
     def _is_open(self) -> bool:
         return self._state.phase in ("starting", "running")
+
+    def _is_wanted(self, state: ChildState) -> bool:
+        """Whether a child is to be up, now or after a delay."""
+        return self._is_open and state.goal in ("up", "again")
 
     async def _live(self, *, task_status: TaskStatus[None]) -> None:
         try:
@@ -386,8 +404,12 @@ class Supervisor:
         """Have it decided what follows from an event, and begin with that."""
         self._state, actions = decide(self._state, event)
         self._decided_at = event.now
-        for name in self._children.keys() - self._state.by_name.keys():
-            del self._children[name]
+        for name, child in list(self._children.items()):
+            state = self._state.child(name)
+            if state is None or (state.status == "down" and not self._is_wanted(state)):
+                child.unregister()
+            if state is None:
+                del self._children[name]
         for action in actions:
             self._carry_out(action)
         self._announce()
@@ -404,19 +426,33 @@ class Supervisor:
 
     async def _have_live(self, child: Child) -> None:
         name = child.spec.name
-        end = await child.live(
-            lambda group: self._start(group, child.spec), lambda: self._happens(Ready(anyio.current_time(), name))
-        )
+        end = await child.live(lambda group: self._start(group, child), lambda: self._note_ready(child))
         killed = isinstance(end.error, ProcessEnded) and end.error.was_killed
         self._happens(Ended(anyio.current_time(), name, end.reason, end.normal, random.random(), killed))
 
-    async def _start(self, group: TaskGroup, spec: ChildSpec) -> Incarnation:
+    def _note_ready(self, child: Child) -> None:
+        if child.registration is not None:
+            child.registration.serve(SupervisedRef(self, (child.spec.name,)))
+        self._happens(Ready(anyio.current_time(), child.spec.name))
+
+    async def _start(self, group: TaskGroup, child: Child) -> Incarnation:
+        spec = child.spec
         if isinstance(spec.start, Tree):
-            tree, name = spec.start, f"{self.name}/{spec.name}"
             return await Supervisor.start(
-                group, *tree.children, strategy=tree.strategy, policy=tree.policy, name=name, spare=self._spare
+                group,
+                *spec.start.children,
+                strategy=spec.start.strategy,
+                policy=spec.start.policy,
+                name=f"{self.name}/{spec.name}",
+                spare=self._spare,
+                registry=self._registry,
             )
-        return await (start_function(group, spec) if spec.is_function else start_actor(group, spec, self._spare))
+        if spec.is_function:
+            return await start_function(group, spec)
+        if spec.registered and child.registration is None:
+            assert self._registry is not None
+            child.registration = self._registry.register(spec.name)
+        return await start_actor(group, spec, self._spare)
 
     def _announce(self) -> None:
         news, self._news = self._news, anyio.Event()

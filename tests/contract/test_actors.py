@@ -17,8 +17,8 @@ from anyio.lowlevel import checkpoint
 from turnkeeper.actors.named_actors import NamedActors
 from turnkeeper.runtime.actor_ref import ActorEnd, ActorRef
 from turnkeeper.runtime.actors import spawn_in_loop
-from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown
-from turnkeeper.runtime.mailbox import MailboxFull, MailboxStatistics, MessageTooLarge
+from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown, MessageTooLarge
+from turnkeeper.runtime.mailbox import MailboxFull, MailboxStatistics
 from turnkeeper.runtime.worker import spawn_in_process
 
 from ..actor_host import ActorHost
@@ -283,7 +283,7 @@ async def test_a_mailbox_counts_bytes_too(spawn_here: Spawn, group: TaskGroup, m
     clerk.tell_nowait("echo", b"x" * 600)
     with pytest.raises(MailboxFull):
         clerk.tell_nowait("echo", {"deep": ["y" * 600]})
-    with pytest.raises(MessageTooLarge, match="over the mailbox's limit of 1,000"):
+    with pytest.raises(MessageTooLarge, match="over its mailbox's limit of 1,000"):
         await clerk.ask("echo", "z" * 1000)
     statistics = clerk.statistics()
     assert statistics == MailboxStatistics(messages=1, bytes=statistics.bytes, senders_waiting=0)

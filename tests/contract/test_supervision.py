@@ -152,6 +152,9 @@ async def test_what_no_process_can_import_is_told_as_such(group: TaskGroup) -> N
     class Local:
         """A class that only this function knows."""
 
+        async def idle(self) -> None:
+            """Do nothing."""
+
     wrong: list[tuple[Any, str]] = [
         (Local, "can't be imported by module and name"),
         ("nowhere:Clerk", "No module named 'nowhere'"),

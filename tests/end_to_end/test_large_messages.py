@@ -10,9 +10,8 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from turnkeeper.runtime.errors import ActorNotStarted, ActorUnknown
+from turnkeeper.runtime.errors import ActorNotStarted, ActorUnknown, MessageTooLarge
 from turnkeeper.runtime.frames import FRAME_BYTES_MAX
-from turnkeeper.runtime.mailbox import MessageTooLarge
 from turnkeeper.runtime.mailbox_ref import MailboxRef
 from turnkeeper.runtime.worker import spawn_in_process
 

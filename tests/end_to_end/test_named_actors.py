@@ -294,7 +294,7 @@ async def test_a_forked_child_cannot_ask_and_takes_nothing_away(runtime: Runtime
     if child == 0:
         refused = 0
         with contextlib.suppress(BaseException):
-            runtime._actors._named._servers["clerk"]._release()
+            runtime._actors._named._registrations["clerk"].claim.release()
             for use in (lambda: asker.tell_nowait("note", "child"), lambda: other.actor("clerk")):
                 try:
                     use()

@@ -12,7 +12,14 @@ from turnkeeper.runtime.supervision.child_spec import ChildSpec, Tree
 
 
 class Idler:
-    """An actor that can't be asked anything."""
+    """An actor that does nothing."""
+
+    async def idle(self) -> None:
+        """Do nothing."""
+
+
+class Deaf:
+    """What can't be asked anything."""
 
 
 class Caller:
@@ -54,6 +61,7 @@ tree: Any = Tree
 @pytest.mark.parametrize(
     ("make", "said"),
     [
+        (partial(spec, "deaf", Deaf), "Deaf is no actor's class: it has no handler, a public async method"),
         (partial(spec, "", Idler), "a child needs a name, not ''"),
         (partial(spec, Idler, "clerk"), "a child needs a name, not <class"),
         (partial(spec, "clerk", Idler, "abc"), "the arguments of child 'clerk' have to be a tuple, not 'abc'"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnkeeper.runtime.frames import FRAME_BYTES_MAX, FrameDecoder, FrameError, encode_checked_frame, encode_frame
+from turnkeeper.runtime.frames import FRAME_BYTES_MAX, FrameDecoder, FrameError, encode_frame
 
 scalars = (
     st.none()
@@ -146,15 +146,6 @@ def test_a_value_that_cannot_cross_is_named_before_anything_is_sent(message: Any
     """Encoding raises a TypeError that says where in the message the first such value stands."""
     with pytest.raises(TypeError, match=place):
         encode_frame(message)
-
-
-def test_a_key_that_only_the_reader_would_refuse_is_found_when_asked_for() -> None:
-    """A checked frame is one that can be read; what can't be is a TypeError of the one who made it."""
-    assert encode_checked_frame({"key": (1, b"two")}) == encode_frame({"key": [1, b"two"]})
-    with pytest.raises(TypeError, match=r"can't cross between processes: .*unhashable"):
-        encode_checked_frame({("a", "tuple"): 1})
-    with pytest.raises(TypeError, match=r"message\['op'\]"):
-        encode_checked_frame({"op": object()})
 
 
 def test_a_message_that_contains_itself_is_refused() -> None:

@@ -9,7 +9,8 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from turnkeeper.runtime.mailbox import Mailbox, MailboxClosed, MailboxFull, MailboxStatistics, MessageTooLarge
+from turnkeeper.runtime.errors import MessageTooLarge
+from turnkeeper.runtime.mailbox import Mailbox, MailboxClosed, MailboxFull, MailboxStatistics
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +83,7 @@ async def test_bytes_are_bounded_as_messages_are() -> None:
     mailbox.put_nowait("nothing", 0)
     with pytest.raises(MailboxFull):
         mailbox.put_nowait("one", 1)
-    with pytest.raises(MessageTooLarge, match="a message of 11 bytes is over the mailbox's limit of 10"):
+    with pytest.raises(MessageTooLarge, match="a message of 11 bytes is over its mailbox's limit of 10: see bytes_max"):
         mailbox.put_nowait("eleven", 11)
     with pytest.raises(MessageTooLarge):
         await mailbox.put("eleven", 11)

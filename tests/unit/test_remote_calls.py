@@ -58,7 +58,9 @@ class Place:
         """Make a clerk in this loop, and serve it."""
         ref = await spawn_in_loop(self.tasks, Clerk, name="clerk", **options)
         listener = self.listen()
-        self.tasks.start_soon(ActorServer(ref, listener, VERSION, partial(self.release, listener)).serve)
+        server = ActorServer(ref, listener, VERSION, partial(self.release, listener))
+        ref.call_at_end(server.finish)
+        self.tasks.start_soon(server.serve)
         return ref
 
     def release(self, listener: socket.socket) -> None:
@@ -599,7 +601,7 @@ async def test_another_version_is_told_so_on_both_sides(place: Place, callers: A
     await caller.frames.send({**protocol.hello(7, "9.9"), "protocol": 99})
     assert await caller.hear_goodbye() == (
         "process 7 is turnkeeper 9.9 (actor protocol 99), "
-        "and this is turnkeeper 1.0 (actor protocol 1); use one version"
+        f"and this is turnkeeper 1.0 (actor protocol {protocol.PROTOCOL}); use one version"
     )
     listener, ref = place.listen(), place.ref()
     outcomes: list[Any] = []
