@@ -129,6 +129,10 @@ class Clerk:
         await checkpoint()
         return os.getpid()
 
+    async def twice(self, text: str) -> list[str]:
+        """Give it back two times."""
+        return [text, text]
+
     async def unplain(self) -> Any:
         """Return what can't cross between processes."""
         return {1, 2}

@@ -15,8 +15,8 @@ import pytest
 from anyio.abc import TaskGroup
 
 from turnkeeper.runtime.actor_ref import ActorRef
-from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown, WorkerStartError
-from turnkeeper.runtime.frames import FRAME_BYTES_MAX, FrameError
+from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown, MessageTooLarge, WorkerStartError
+from turnkeeper.runtime.frames import FRAME_BYTES_MAX
 from turnkeeper.runtime.identity import process_state
 from turnkeeper.runtime.worker import spawn_in_process
 
@@ -88,10 +88,12 @@ async def test_values_that_cannot_cross_are_refused_before_anything_is_sent(grou
         await clerk.ask("echo", {"file": Path("/")})
     with pytest.raises(TypeError, match="unhashable"):
         await clerk.tell("echo", {(1, 2): 3})
-    with pytest.raises(FrameError, match="over the limit"):
+    with pytest.raises(MessageTooLarge, match="over the limit of 16,777,216 between processes"):
         await clerk.ask("echo", [bytes(FRAME_BYTES_MAX)])
-    with pytest.raises(TypeError, match="can't cross"):
+    with pytest.raises(TypeError, match=r"^arguments\[0\] can't cross"):
         await spawn_in_process(group, Clerk, object())
+    with pytest.raises(MessageTooLarge, match="between processes"):
+        await spawn_in_process(group, Clerk, "x" * FRAME_BYTES_MAX)
     assert await clerk.ask("notes") == []
 
 

@@ -79,7 +79,7 @@ def test_what_no_caller_says_is_refused(message: Any) -> None:
         (["reply", 2, {"a": 1}], ("reply", 2, [{"a": 1}])),
         (["error", 2, ERROR], ("error", 2, [ERROR])),
         (["not started", 2, "why"], ("not started", 2, ["why"])),
-        (["too large", 2, 10, 5], ("too large", 2, [10, 5])),
+        (["too large", 2, 10, 5, "frame"], ("too large", 2, [10, 5, "frame"])),
         (["called back", 2, False], ("called back", 2, [False])),
     ],
 )
@@ -100,7 +100,7 @@ def test_a_servers_answer_is_read(message: Any, answer: Any) -> None:
         ["error", 1, {**ERROR, "class": [["a"], "b"]}],
         ["error", 1, {**ERROR, "args": 5}],
         ["not started", 1, None],
-        ["too large", 1, "a", "b"],
+        ["too large", 1, "a", "b", "mailbox"],
         ["called back", 1, "yes"],
         [["reply"], 1, 2],
     ],
@@ -123,7 +123,7 @@ def test_another_protocol_is_refused_with_both_versions() -> None:
         protocol.read_hello(theirs, "1.0")
     assert caught.value.reason == (
         "process 7 is turnkeeper 9.9 (actor protocol 99), "
-        "and this is turnkeeper 1.0 (actor protocol 1); use one version"
+        f"and this is turnkeeper 1.0 (actor protocol {protocol.PROTOCOL}); use one version"
     )
 
 
