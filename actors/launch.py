@@ -20,7 +20,7 @@ from turnkeeper.storage.errors import StoreRefused
 
 from .protocol import PROTOCOL, VERSION
 
-_NODE_FILE = os.path.join(os.path.dirname(__file__), "node_main.py")
+_NODE_FILE = os.path.join(os.path.dirname(__file__), "node", "node_main.py")
 _SPAWNER_FILE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "runtime", "tasks", "spawner.py")
 _WRITER_FILE = os.path.join(os.path.dirname(__file__), "writer", "writer_main.py")
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TZ", "TMPDIR")

@@ -12,9 +12,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / ".import"))
 
-from turnkeeper.actors import node_main
-from turnkeeper.actors.tasks.live_task import LiveTask
-from turnkeeper.actors.tasks.supervisor import Supervisor
+from turnkeeper.actors.node import node_main
+from turnkeeper.actors.node.tasks.live_task import LiveTask
+from turnkeeper.actors.node.tasks.supervisor import Supervisor
 
 PLACES: dict[str, tuple[type, str]] = {
     "a tick": (LiveTask, "look_at_output"),

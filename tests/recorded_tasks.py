@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 
-from turnkeeper.actors.tasks.recorder import Recorder
+from turnkeeper.actors.node.tasks.recorder import Recorder
 from turnkeeper.actors.tasks.records import TaskRequest, ended, requested
 from turnkeeper.storage.requests import Post
 

@@ -13,7 +13,8 @@ import pytest
 from anyio.abc import TaskGroup
 
 from turnkeeper import ChildSpec, Supervisor
-from turnkeeper.actors import launch, node_main
+from turnkeeper.actors import launch
+from turnkeeper.actors.node import node_main
 from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.writer import writer_main
 from turnkeeper.runtime.errors import ActorNotStarted, ActorUnknown, WorkerDied
@@ -197,7 +198,7 @@ async def test_a_blocked_writer_is_ended_with_its_stacks_in_the_log(
 async def test_a_blocked_node_is_ended_and_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its clients find the next one, as after any death of a node."""
     node = make_blocking(
-        tmp_path, "node.py", node_main.__file__, "\nfrom turnkeeper.actors.node import Node", "Node._stands"
+        tmp_path, "node.py", node_main.__file__, "\nfrom turnkeeper.actors.node.node import Node", "Node._stands"
     )
     monkeypatch.setattr(launch, "_NODE_FILE", node)
     store = tmp_path / "store"

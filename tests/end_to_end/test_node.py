@@ -136,7 +136,7 @@ with tests.serving.served_store(Path({str(tmp_path / "store")!r})) as store:
 
 def test_a_candidate_loads_only_the_standard_library_before_it_has_the_lock() -> None:
     """Event loop, msgpack and LMDB come after the lock: forty-nine of fifty candidates never need them."""
-    program = "import sys, turnkeeper.actors.node_main, turnkeeper.storage.store; print(*sys.modules)"
+    program = "import sys, turnkeeper.actors.node.node_main, turnkeeper.storage.store; print(*sys.modules)"
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(root / ".import")}
     command = [sys.executable, "-S", "-P", "-c", program]

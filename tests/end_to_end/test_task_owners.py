@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.actors.client.asking import ask_stop
-from turnkeeper.actors.tasks.owners import COME_BACK_SECONDS
+from turnkeeper.actors.node.tasks.owners import COME_BACK_SECONDS
 from turnkeeper.runtime.identity import process_state
 from turnkeeper.runtime.tasks import directory
 from turnkeeper.storage.lock import store_is_held

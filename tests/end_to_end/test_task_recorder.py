@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from turnkeeper.actors.errors import Conflict, Deleted, NotFound
+from turnkeeper.actors.node.tasks.recorder import Recorder
 from turnkeeper.actors.runtime import Runtime
 from turnkeeper.actors.runtime_opening import open_runtime
-from turnkeeper.actors.tasks.recorder import Recorder
 from turnkeeper.actors.tasks.records import notice_of
 from turnkeeper.actors.tasks.state import TaskState
 from turnkeeper.actors.writer.requests import RECORDS_MAX

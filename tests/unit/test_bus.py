@@ -18,8 +18,8 @@ from turnkeeper.actors.latest_values import (
     topics_from_wire,
     united,
 )
+from turnkeeper.actors.node.switchboard import Place, Switchboard
 from turnkeeper.actors.peers import Peer
-from turnkeeper.actors.switchboard import Place, Switchboard
 from turnkeeper.runtime.frames import FrameDecoder, FrameError
 
 

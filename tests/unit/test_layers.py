@@ -26,31 +26,20 @@ MAY_IMPORT = {
 }
 FACE = {"runtime", "runtime_actors", "runtime_opening", "blocking"}
 KEPT_FROM = {
-    "actors/client/*": {"reading", "session", "writer", *FACE},
-    "actors/reading/*": {"session", "writer", *FACE},
-    "actors/session/*": {"writer", *FACE},
-    "actors/tasks/*": FACE,
-    "actors/writer/*": {"client", "reading", "session", *FACE},
+    "actors/client/*": {"node", "reading", "session", "writer", *FACE},
+    "actors/node/*": {"session", *FACE},
+    "actors/reading/*": {"node", "session", "writer", *FACE},
+    "actors/session/*": {"node", "writer", *FACE},
+    "actors/tasks/*": {"node", "writer", *FACE},
+    "actors/writer/*": {"client", "node", "reading", "session", *FACE},
 }
 OWN_PROCESSES = [
-    "actors/node.py",
-    "actors/node_tree.py",
-    "actors/writer/writer.py",
-    "actors/writer_keeper.py",
+    "actors/node/*",
     "actors/peers.py",
-    "actors/writer/scan_processes.py",
-    "actors/*_main.py",
-    "actors/tasks/adoption.py",
-    "actors/tasks/leftovers.py",
-    "actors/tasks/live_task.py",
-    "actors/tasks/owners.py",
-    "actors/tasks/spawner_keeper.py",
-    "actors/tasks/stop_wish.py",
-    "actors/tasks/supervisor.py",
-    "actors/tasks/supervisor_keeper.py",
+    "actors/writer/*",
+    "benchmarks/*",
     "runtime/cpu_keeper.py",
     "runtime/worker_main.py",
-    "benchmarks/*",
 ]
 ONLY_IN = {
     "asyncio": [],
@@ -181,7 +170,10 @@ def test_a_planted_violation_is_found(tmp_path: Path, module: str, line: str) ->
             "from turnkeeper.actors.client import client\nfrom ..frames import Frame\nfrom . import main",
         ),
         ("runtime/frames.py", "import trionyx\nimport msgpack"),
-        ("actors/node.py", "import trio\nfrom turnkeeper.storage import store\nfrom turnkeeper import __version__"),
+        (
+            "actors/node/node.py",
+            "import trio\nfrom turnkeeper.storage import store\nfrom turnkeeper import __version__",
+        ),
         ("actors/writer/writer_main.py", "import trio"),
         ("benchmarks/flush.py", "import os, trio\nimport turnkeeper\nos.fsync(1)"),
     ],

@@ -11,12 +11,13 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from turnkeeper.actors import node_tree, writer_keeper
-from turnkeeper.actors.node_tree import NodeTree
+from turnkeeper.actors.node import tree as node_tree
+from turnkeeper.actors.node import writer_keeper
+from turnkeeper.actors.node.switchboard import Switchboard
+from turnkeeper.actors.node.tasks.supervisor_keeper import SupervisorKeeper
+from turnkeeper.actors.node.tree import NodeTree
+from turnkeeper.actors.node.writer_keeper import WriterKeeper
 from turnkeeper.actors.protocol import INDEX_FAILED_EXIT_CODE
-from turnkeeper.actors.switchboard import Switchboard
-from turnkeeper.actors.tasks.supervisor_keeper import SupervisorKeeper
-from turnkeeper.actors.writer_keeper import WriterKeeper
 from turnkeeper.runtime.restart import RestartPolicy
 from turnkeeper.storage.errors import StorageError
 

@@ -8,8 +8,8 @@ import sys
 import pytest
 import trio
 
-from turnkeeper.actors.tasks import spawner_keeper
-from turnkeeper.actors.tasks.spawner_keeper import FAILED_POLICY, SpawnerKeeper
+from turnkeeper.actors.node.tasks import spawner_keeper
+from turnkeeper.actors.node.tasks.spawner_keeper import FAILED_POLICY, SpawnerKeeper
 
 pytestmark = pytest.mark.trio
 

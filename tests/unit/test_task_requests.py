@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from turnkeeper.actors.tasks.requests import SECONDS_MAX, Stop, Wait, start_from_wire, stop_from_wire, wait_from_wire
+from turnkeeper.actors.node.tasks.requests import (
+    SECONDS_MAX,
+    Stop,
+    Wait,
+    start_from_wire,
+    stop_from_wire,
+    wait_from_wire,
+)
 from turnkeeper.runtime.frames import FrameError
 
 START: dict[str, Any] = {

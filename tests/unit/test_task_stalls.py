@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turnkeeper.actors.tasks.stall import StallWatch
+from turnkeeper.actors.node.tasks.stall import StallWatch
 
 
 def test_a_silence_is_told_once() -> None:

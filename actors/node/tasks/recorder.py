@@ -19,14 +19,14 @@ from turnkeeper.runtime.frames import FrameError
 from turnkeeper.storage.errors import StorageError
 from turnkeeper.storage.requests import Appended, Post
 
-from ..client.control_request import Request
-from ..client.conversation import Conversation, hear_hello
-from ..client.link import Link
-from ..client.reads import StoreReads
-from ..directory import StoreDirectory
-from ..protocol import RECORD, WRITER_SOCKET, error_from_wire
-from ..writer.requests import RECORDS_MAX
-from .records import Notice
+from ...client.control_request import Request
+from ...client.conversation import Conversation, hear_hello
+from ...client.link import Link
+from ...client.reads import StoreReads
+from ...directory import StoreDirectory
+from ...protocol import RECORD, WRITER_SOCKET, error_from_wire
+from ...tasks.records import Notice
+from ...writer.requests import RECORDS_MAX
 
 RETRY_SECONDS = 0.01
 RETRY_SECONDS_MAX = 0.5

@@ -12,10 +12,10 @@ from typing import Any
 from turnkeeper.storage.errors import Conflict, StorageError, StoreFull
 from turnkeeper.storage.requests import Appended, Post
 
-from ..node_log import log
-from . import records
+from ...node_log import log
+from ...tasks import records
+from ...tasks.records import Notice
 from .recorder import Recorder
-from .records import Notice
 
 
 class Ledger:

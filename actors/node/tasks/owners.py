@@ -15,7 +15,7 @@ import trio
 
 from turnkeeper.runtime.identity import is_gone
 
-from ..protocol import PATIENCE_SECONDS
+from ...protocol import PATIENCE_SECONDS
 
 COME_BACK_SECONDS: Final = PATIENCE_SECONDS
 """How long an owner whose connection ended may take to attach again, while its process lives."""

@@ -24,11 +24,11 @@ from turnkeeper.runtime.tasks.looking import Look
 from turnkeeper.storage.errors import StorageError
 from turnkeeper.storage.requests import Post
 
-from ..errors import TaskRefused
-from ..node_log import log
-from ..protocol import TASKS_DIRECTORY
+from ...errors import TaskRefused
+from ...node_log import log
+from ...protocol import TASKS_DIRECTORY
+from ...tasks import records
 from ..switchboard import Switchboard
-from . import records
 from .latest_news import LatestNews
 from .ledger import Ledger
 from .leftovers import Leftovers

@@ -10,7 +10,7 @@ import os
 import time
 from typing import Any, Final
 
-from .progress import ProgressReader
+from ...tasks.progress import ProgressReader
 from .stall import StallWatch
 
 READ_BYTES_MAX: Final = 1024 * 1024

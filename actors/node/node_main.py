@@ -20,7 +20,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-if (_root := os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))) not in sys.path:
+if (_root := os.path.abspath(f"{__file__}/../../../..")) not in sys.path:
     sys.path.insert(0, _root)
 
 from turnkeeper.actors.boot import read_boot
@@ -170,7 +170,7 @@ def _serve(held: Held) -> None:
         listener=held.writer_listener.fileno(),
         distrust_index=False,
     )
-    from turnkeeper.actors.node import serve
+    from turnkeeper.actors.node.node import serve
 
     serve(*held, writer, descriptors)
     # Who sees its connection end finds the lock free. Closed, not released: a writer that is stuck would lose it too.

@@ -21,11 +21,11 @@ from turnkeeper.runtime.tasks import directory
 from turnkeeper.storage.errors import Conflict, NotFound, StorageError
 from turnkeeper.storage.requests import StreamRow
 
-from .. import protocol
-from ..errors import SessionClosed, TaskDiffers
-from ..reading.naming import find_task
+from ... import protocol
+from ...errors import SessionClosed, TaskDiffers
+from ...reading.naming import find_task
+from ...tasks import records
 from ..switchboard import Switchboard
-from . import records
 from .adoption import adopt
 from .live_task import Desk, LiveTask, now
 from .owners import Owner, Owners

@@ -21,8 +21,8 @@ from turnkeeper.runtime.errors import ChildStartError
 from turnkeeper.runtime.processes import ProcessEnded, died_by_signal
 from turnkeeper.storage.errors import StorageError, StoreRefused
 
-from .node_log import log
-from .protocol import ERROR, INDEX_FAILED_EXIT_CODE, OPENING, PROGRESS, SERVING, error_from_wire
+from ..node_log import log
+from ..protocol import ERROR, INDEX_FAILED_EXIT_CODE, OPENING, PROGRESS, SERVING, error_from_wire
 
 END_SECONDS = 10.0
 """How long a writer may take for its clean end before it is killed, which loses nothing."""

@@ -31,14 +31,14 @@ from turnkeeper.runtime.identity import Identity, identity_of
 from turnkeeper.storage.errors import StorageError
 from turnkeeper.storage.store import STORE_FILE, StoreDescription
 
-from . import launch, protocol
-from .node_log import log
-from .node_tree import NodeTree
-from .own_loop import watch_own_loop
-from .peers import Peer, stop_listening, welcome
+from .. import launch, protocol
+from ..node_log import log
+from ..own_loop import watch_own_loop
+from ..peers import Peer, stop_listening, welcome
 from .switchboard import Place, Switchboard
 from .tasks.owners import Owner
 from .tasks.supervisor_keeper import SupervisorKeeper
+from .tree import NodeTree
 from .writer_keeper import WriterKeeper
 
 LOOK_SECONDS = 1.0

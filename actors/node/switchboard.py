@@ -11,7 +11,7 @@ from typing import Any
 
 from turnkeeper.runtime.frames import FrameError, encode_frame
 
-from .latest_values import (
+from ..latest_values import (
     NOTHING,
     VALUE_BYTES_MAX,
     LatestValues,
@@ -21,8 +21,8 @@ from .latest_values import (
     topics_to_wire,
     united,
 )
-from .peers import Peer
-from .protocol import VALUE, WANTED
+from ..peers import Peer
+from ..protocol import VALUE, WANTED
 
 
 class Place:

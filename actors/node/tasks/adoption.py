@@ -21,11 +21,11 @@ from turnkeeper.storage.errors import NotFound, StorageError
 from turnkeeper.storage.exact_json import decode_event
 from turnkeeper.storage.requests import StreamRow
 
-from ..core_types import TASK_STOPPING
-from ..ids import is_task_id
-from ..node_log import log
-from ..protocol import TASKS_DIRECTORY
-from .listing import unfinished
+from ...core_types import TASK_STOPPING
+from ...ids import is_task_id
+from ...node_log import log
+from ...protocol import TASKS_DIRECTORY
+from ...tasks.listing import unfinished
 from .recorder import Recorder
 from .stop_wish import By, Wish
 

@@ -16,10 +16,10 @@ from turnkeeper.runtime.tasks.directory import as_text
 from turnkeeper.storage.format import is_id
 from turnkeeper.storage.limits import INTEGER_MAX
 
-from .. import protocol
-from ..ids import is_task_id
-from ..names import NAME_CHARACTERS_MAX
-from .records import TaskRequest
+from ... import protocol
+from ...ids import is_task_id
+from ...names import NAME_CHARACTERS_MAX
+from ...tasks.records import TaskRequest
 
 SECONDS_MAX: Final = 10**9
 """The longest time that a task may be given, some thirty years; what is longer means no limit."""

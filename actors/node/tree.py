@@ -21,7 +21,7 @@ from turnkeeper.runtime.errors import ChildStartError, TooManyRestarts
 from turnkeeper.runtime.restart import RestartPolicy
 from turnkeeper.storage.errors import StorageError, StoreRefused
 
-from .protocol import NODE_LOG
+from ..protocol import NODE_LOG
 from .tasks.supervisor_keeper import SupervisorKeeper
 from .writer_keeper import WriterKeeper
 

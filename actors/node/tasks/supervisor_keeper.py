@@ -21,7 +21,7 @@ import trio
 from turnkeeper.runtime.frames import FrameError
 from turnkeeper.storage.errors import StorageError
 
-from ..node_log import log
+from ...node_log import log
 from ..switchboard import Switchboard
 from .owners import Owner
 

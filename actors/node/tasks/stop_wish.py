@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple
 
 import trio
 
-from . import records
+from ...tasks import records
 from .ledger import Ledger
 
 STOP_SECONDS: Final = 10.0

@@ -20,9 +20,9 @@ import trio
 from turnkeeper.runtime.processes import describe_exit, was_killed
 from turnkeeper.runtime.restart import GiveUp, RestartHistory, RestartPolicy
 
-from ..launch import start_spawner
-from ..node_log import log
-from ..protocol import NODE_LOG
+from ...launch import start_spawner
+from ...node_log import log
+from ...protocol import NODE_LOG
 
 END_SECONDS = 1.0
 """How long a spawner may take for its end, once nobody hands it anything, before it is killed: shims don't notice."""
