@@ -30,10 +30,10 @@ NODE: Mapping[str, str] = {
     "node-starts-writer": "before turnkeeper.actors.launch:start_writer",
     "node-started-writer": "behind turnkeeper.actors.launch:start_writer",
     "node-made-task": "behind turnkeeper.runtime.tasks.directory:make",
-    "node-recorded": "behind turnkeeper.actors.tasks.recorder:Recorder.record",
-    "node-hands-over": "before turnkeeper.actors.tasks.spawner_keeper:SpawnerKeeper.hand_over",
-    "node-records-end": "before turnkeeper.actors.tasks.live_task:LiveTask._record_end",
-    "node-started-spawner": "behind turnkeeper.actors.tasks.spawner_keeper:start_spawner",
+    "node-recorded": "behind turnkeeper.actors.node.tasks.recorder:Recorder.record",
+    "node-hands-over": "before turnkeeper.actors.node.tasks.spawner_keeper:SpawnerKeeper.hand_over",
+    "node-records-end": "before turnkeeper.actors.node.tasks.live_task:LiveTask._record_end",
+    "node-started-spawner": "behind turnkeeper.actors.node.tasks.spawner_keeper:start_spawner",
 }
 
 POINTS: Mapping[str, tuple[str, ...]] = {

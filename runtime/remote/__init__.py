@@ -14,7 +14,7 @@ calls:
                        ["call back", n]                          nobody waits for n any more
     the server says    ["waits", n]                              the mailbox is full; nothing has to be done
                        ["reply", n, value]
-                       ["error", n, error]                       what the handler raised, as errors.py gives it
+                       ["error", n, error]                       what the handler raised, as ../errors.py gives it
                        ["not started", n, reason], ["unknown", n, reason]
                        ["too large", n, size, limit, of which: "mailbox" or "frame"]
                        ["called back", n, whether it was in the mailbox]
