@@ -13,13 +13,13 @@ from ..chaos_rounds import Plant, Plants, clean_round, run_of, said
 PLANTS = Plants()
 
 
-@PLANTS.breaking("tasks")
+@PLANTS.breaking("task runs")
 def run_a_task_twice(made: MadeRound) -> None:
     """Two shims ran one task."""
     made.witnesses["job"] += made.witnesses["job"]
 
 
-@PLANTS.breaking("tasks")
+@PLANTS.breaking("task ends, task runs")
 def make_up_an_exit_code(made: MadeRound) -> None:
     """A task's end is another than it had, in its record and in the notice."""
     for stream in ("task-job", "inbox-s"):
@@ -28,7 +28,7 @@ def make_up_an_exit_code(made: MadeRound) -> None:
     said(made, "ended")["how"] = {"code": 0}
 
 
-@PLANTS.breaking("tasks")
+@PLANTS.breaking("task ends")
 def call_a_task_lost(made: MadeRound) -> None:
     """A task whose shim lived is called lost."""
     end = {"state": "lost", "by": "unknown", "why": "its shim was killed", "survivors": []}
@@ -38,13 +38,13 @@ def call_a_task_lost(made: MadeRound) -> None:
     said(made, "ended").update(state="lost", how=None, by="unknown")
 
 
-@PLANTS.breaking("tasks")
+@PLANTS.breaking("task ends")
 def end_a_task_twice(made: MadeRound) -> None:
     """A task has two ends."""
     made.commit("task-job", 0, [run_of(made, "task/ended", "task-job").lines[0][1:]])
 
 
-@PLANTS.breaking("tasks")
+@PLANTS.breaking("one task, task notices")
 def start_a_task_twice(made: MadeRound) -> None:
     """A start that was asked for twice is two tasks."""
     for run in [run for run in made.runs if run.stream == "task-job"]:
@@ -52,38 +52,38 @@ def start_a_task_twice(made: MadeRound) -> None:
     made.outputs["task-job-2"] = made.outputs["task-job"]
 
 
-@PLANTS.breaking("tasks")
+@PLANTS.breaking("one task, task runs")
 def forget_a_task(made: MadeRound) -> None:
     """A task that was started, and ran, isn't in the journal; nor is its notice."""
     tell_nobody_of_an_end(made)
     made.runs[:] = [run for run in made.runs if run.stream != "task-job"]
 
 
-@PLANTS.breaking("tasks")
+@PLANTS.breaking("task runs")
 def run_a_task_that_nobody_asked_for(made: MadeRound) -> None:
     """A command ran that is no task of the round's."""
     made.witnesses["stranger"] = ["began"]
 
 
-@PLANTS.breaking("tasks")
+@PLANTS.breaking("task outputs")
 def lose_output(made: MadeRound) -> None:
     """A task's output isn't what it printed, though the size is."""
     made.outputs["task-job"] = Output("0" * 32, made.outputs["task-job"].size)
 
 
-@PLANTS.breaking("tasks")
+@PLANTS.breaking("task notices")
 def tell_nobody_of_an_end(made: MadeRound) -> None:
     """A task's session was never told."""
     made.runs.remove(next(run for run in reversed(made.runs) if run.stream == "inbox-s"))
 
 
-@PLANTS.breaking("tasks")
+@PLANTS.breaking("task ends")
 def tell_a_waiter_something_else(made: MadeRound) -> None:
     """A wait returned another end than the recorded one."""
     said(made, "ended")["how"] = {"code": 4}
 
 
-@PLANTS.breaking("tasks")
+@PLANTS.breaking("task ends")
 def stop_a_task_that_nobody_stopped(made: MadeRound) -> None:
     """A task was ended as if its owner had gone, which is there."""
     end = {"state": "ended", "by": "owner", "how": {"signal": 15}, "output_bytes": 9, "survivors": []}
@@ -137,4 +137,4 @@ def test_a_task_may_end_otherwise_if_that_was_done_to_it() -> None:
     other = clean_round()
     call_a_task_lost(other)
     other.notebook("runner").strike("kill", "writer", [76])
-    assert other.broken().keys() == {"tasks"}
+    assert other.broken().keys() == {"task ends"}

@@ -150,10 +150,10 @@ def _look(store: Path, mark: str, parents: set[int]) -> Leftovers:
     return Leftovers(
         processes={pid: _command(pid) for pid in sorted(pids) if states.get(pid, ("Z", 0))[0] != "Z"},
         zombies={pid: _name(pid) for pid, (state, parent) in states.items() if state == "Z" and parent in parents},
-        locks=_locks(root),
-        sockets=[str(path) for path in sorted(store.rglob("*.sock")) if _answers(path)],
-        descriptors=descriptors,
-        files=sorted(_files(store)),
+        locks=tuple(_locks(root)),
+        sockets=tuple(str(path) for path in sorted(store.rglob("*.sock")) if _answers(path)),
+        descriptors=tuple(descriptors),
+        files=tuple(sorted(_files(store))),
     )
 
 

@@ -50,17 +50,17 @@ def starts_are_one_task(evidence: Evidence) -> Iterator[Violation]:
     tasks = _tasks(evidence)
     for task in tasks.values():
         if len(task.streams) > 1:
-            yield _violation(task, f"it was started {len(task.streams)} times: {', '.join(task.streams)}")
+            yield _violation("one task", task, f"it was started {len(task.streams)} times: {', '.join(task.streams)}")
         for note in task.started:
             if note["id"] not in task.streams:
                 says = (
                     f"its start was acknowledged as {note['id']}; the journal has {', '.join(task.streams) or 'none'}"
                 )
-                yield _violation(task, says, note)
+                yield _violation("one task", task, says, note)
     for stream in _task_streams(evidence.stored):
         key = _request_of(evidence.stored, stream).get("key")
         if key not in tasks:
-            yield Violation("tasks", stream, f"nobody asked for it (key {key})")
+            yield Violation("one task", stream, f"nobody asked for it (key {key})")
 
 
 def tasks_end_once_and_right(evidence: Evidence) -> Iterator[Violation]:
@@ -75,7 +75,7 @@ def tasks_end_once_and_right(evidence: Evidence) -> Iterator[Violation]:
                 yield from _judge_end(task, ends[0].data, _shim_of(events), struck)
                 yield from _judge_told(task, ends[0].data)
             elif ends or evidence.is_settled:
-                yield _violation(task, f"it has {len(ends)} ends")
+                yield _violation("task ends", task, f"it has {len(ends)} ends")
 
 
 def tasks_run_once(evidence: Evidence) -> Iterator[Violation]:
@@ -84,22 +84,22 @@ def tasks_run_once(evidence: Evidence) -> Iterator[Violation]:
         return
     tasks = _tasks(evidence)
     for key in sorted(evidence.witnesses.keys() - tasks.keys()):
-        yield Violation("tasks", key, "it ran, and nobody asked for it")
+        yield Violation("task runs", key, "it ran, and nobody asked for it")
     for task in tasks.values():
         witness = list(evidence.witnesses.get(task.key, ()))
         runs = witness.count("began")
         if runs > 1:
-            yield _violation(task, f"it ran {runs} times")
+            yield _violation("task runs", task, f"it ran {runs} times")
         elif runs and not task.streams:
-            yield _violation(task, "it ran, and the journal doesn't know it")
+            yield _violation("task runs", task, "it ran, and the journal doesn't know it")
         for end in _ends(task, evidence.stored):
             how = end.get("how") or {}
             is_own = end.get("by") in ("itself", "unknown") and end.get("state") == "ended"
             said = ["began", str(TaskEnd(how, None))] if task.expect["ends_itself"] else ["began"]
             if is_own and "not_started" not in how and witness != said:
-                yield _violation(task, f"it ended by itself, and witnessed {witness}, not {said}")
+                yield _violation("task runs", task, f"it ended by itself, and witnessed {witness}, not {said}")
             if "not_started" in how and runs:
-                yield _violation(task, "it was never started, as its end says, and ran")
+                yield _violation("task runs", task, "it was never started, as its end says, and ran")
 
 
 def outputs_are_whole(evidence: Evidence) -> Iterator[Violation]:
@@ -115,11 +115,12 @@ def outputs_are_whole(evidence: Evidence) -> Iterator[Violation]:
             output = evidence.outputs.get(stream)
             size = 0 if output is None else output.size
             if end.get("output_bytes", size) > size:
-                yield _violation(task, f"it printed {end['output_bytes']} bytes, as its end says, and {size} are there")
+                says = f"it printed {end['output_bytes']} bytes, as its end says, and {size} are there"
+                yield _violation("task outputs", task, says)
             wanted = task.expect["output"]
             is_due = (end.get("how"), end.get("by")) == (task.expect["how"], task.expect["by"])
             if is_due and wanted is not None and (output is None or output.digest != wanted):
-                yield _violation(task, f"its output isn't what it printed: {size} bytes")
+                yield _violation("task outputs", task, f"its output isn't what it printed: {size} bytes")
 
 
 def sessions_are_told_once(evidence: Evidence) -> Iterator[Violation]:
@@ -136,24 +137,26 @@ def sessions_are_told_once(evidence: Evidence) -> Iterator[Violation]:
             who = [each for each, _ in told[stream]]
             may_be_untold = session is None or stored.is_deleted(session) or not stored.streams.get(session)
             if who != [session] and not (may_be_untold and not who):
-                yield _violation(task, f"its end was told to {who}, and {session} was to be told once")
+                yield _violation("task notices", task, f"its end was told to {who}, and {session} was to be told once")
             for _, message in told[stream]:
                 if message.data.get("data") != {"task": stream, **end}:
-                    yield _violation(task, f"its end is {end}, and what was told is {message.data.get('data')}")
+                    yield _violation(
+                        "task notices", task, f"its end is {end}, and what was told is {message.data.get('data')}"
+                    )
 
 
 # -- One task
 
 
-def _violation(task: _Task, says: str, note: Note | None = None) -> Violation:
-    return Violation("tasks", task.key, says, note=note or task.starting)
+def _violation(promise: str, task: _Task, says: str, note: Note | None = None) -> Violation:
+    return Violation(promise, task.key, says, note=note or task.starting)
 
 
 def _judge_records(task: _Task, events: Sequence[StoredEvent]) -> Iterator[Violation]:
     types = [event.type.removeprefix("task/") for event in events if event.type != "task/stalled"]
     unknown = set(types) - set(_ORDER)
     if unknown or not any(types == [each for each in order if each in types] for order in (_ORDER, _SEEN_LATE)):
-        yield _violation(task, f"its records are {', '.join(types)}")
+        yield _violation("task ends", task, f"its records are {', '.join(types)}")
 
 
 def _judge_end(
@@ -163,17 +166,17 @@ def _judge_end(
     said = f"it ended with {dict(how or {}) or end.get('why')} by {by}"
     if end.get("state") == "lost":
         if shim not in struck["shim"] and not (shim is None and struck["shim"]):
-            yield _violation(task, f"{said}: it is called lost, and nobody killed its shim")
+            yield _violation("task ends", task, f"{said}: it is called lost, and nobody killed its shim")
     elif by == "stop" or (by == "owner" and task.starting["policy"] == "kill"):
         is_allowed = task.is_stopped if by == "stop" else task.starting["pid"] in struck["owner"]
         if (how, by) == (expect["how"], expect["by"]):
             return
         if not is_allowed:
-            yield _violation(task, f"{said}, and nobody did that")
+            yield _violation("task ends", task, f"{said}, and nobody did that")
         elif not ("not_started" in (how or {}) or how in _SIGNALS or how == expect["how"]):
-            yield _violation(task, f"{said}, and a stop doesn't end it so")
+            yield _violation("task ends", task, f"{said}, and a stop doesn't end it so")
     elif not _is_expected(how, by, expect):
-        yield _violation(task, f"{said}; it had to end with {expect['how']} by {expect['by']}")
+        yield _violation("task ends", task, f"{said}; it had to end with {expect['how']} by {expect['by']}")
 
 
 def _is_expected(how: Mapping[str, Any] | None, by: str | None, expect: Mapping[str, Any]) -> bool:
@@ -189,7 +192,7 @@ def _judge_told(task: _Task, end: Mapping[str, Any]) -> Iterator[Violation]:
         told = (note["state"], note["how"], note["by"])
         found = (end.get("state"), end.get("how"), end.get("by"))
         if told != found:
-            yield _violation(task, f"a wait was told {told}, and recorded is {found}", note)
+            yield _violation("task ends", task, f"a wait was told {told}, and recorded is {found}", note)
 
 
 # -- What is known
