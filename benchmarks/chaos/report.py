@@ -29,7 +29,7 @@ _AS_IN_THE_DEMO: Final[Mapping[str, Sequence[str]]] = {
     "repeated": ("found is sent", "sent once", "accepted once"),
     "holes": ("numbers",),
     "open_turns": ("turns",),
-    "wrong_exits": ("tasks",),
+    "wrong_exits": ("one task", "task ends", "task runs"),
     "orphans": ("nothing is left",),
 }
 """What the demo counts, too, and the promises that are broken by it."""
