@@ -191,6 +191,16 @@ def error_to_wire(error: BaseException) -> dict[str, Any]:
     return wire
 
 
+def is_error(wire: Any) -> bool:
+    """Say whether a value has the form in which errors cross."""
+    if not isinstance(wire, dict):
+        return False
+    texts = all(isinstance(wire.get(name), str) for name in ("type", "message", "traceback"))
+    names = wire.get("class", [])
+    arguments = isinstance(wire.get("args", []), list)
+    return texts and arguments and isinstance(names, list) and all(isinstance(name, str) for name in names)
+
+
 def error_from_wire(wire: Mapping[str, Any]) -> Exception:
     """Build the exception that the other side described: of a class registered here, or an `ActorError`."""
     error_class = _registered.get(tuple(wire.get("class", ())))

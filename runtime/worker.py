@@ -36,6 +36,7 @@ from .message_frames import encode_message
 from .placement import READY_SECONDS
 from .processes import describe_exit
 from .watchdog import PROCESS_BLOCKED_SECONDS, check_blocked_seconds
+from .worker_news import ANSWERS, ENDED, REFUSED, REPLY, STARTED, read_news, read_readiness
 from .worker_process import SpareWorker, WorkerProcess, import_path, launch, surroundings
 
 LAST_NEWS_SECONDS = 0.5
@@ -176,6 +177,8 @@ class _Worker:
         self._memories: deque[Memory] = deque()
         self._answers: deque[list[Any]] = deque()
         self._asked: Letter | None = None
+        self._due = frozenset({STARTED})
+        self._nonsense = ""
         self._news = anyio.Event()
         self._listening, self._heeding = anyio.CancelScope(shield=True), anyio.CancelScope(shield=True)
         self._heard_all = anyio.Event()
@@ -206,7 +209,8 @@ class _Worker:
     @property
     def exit(self) -> str:
         """How the process ended."""
-        return describe_exit(self._child.returncode)
+        exit = describe_exit(self._child.returncode)
+        return f"{exit}: {self._nonsense}" if self._nonsense else exit
 
     @property
     def ended_normally(self) -> bool:
@@ -225,10 +229,17 @@ class _Worker:
         return WorkerDied(self.how_it_ended(), self._words) if self._words else None
 
     async def listen(self) -> None:
-        """Take what the worker says until it says nothing more. Shielded: it ends with `end`."""
-        with self._listening, contextlib.suppress(OSError, FrameError):
-            while messages := await self._receive():
-                self._take(messages)
+        """Take what the worker says until it says nothing more, or what no worker says, which ends it.
+
+        Shielded: it ends with `end`.
+        """
+        with self._listening, contextlib.suppress(OSError):
+            try:
+                while messages := await self._receive():
+                    self._take(messages)
+            except FrameError as error:
+                self._nonsense = error.reason
+                self._child.send_signal(signal.SIGKILL)
         self._heard_all.set()
         self._news.set()
         if self.when_lost is not None:
@@ -274,10 +285,10 @@ class _Worker:
                 self._begin(letter)
             await self._send_rest()
         kind, content = await self._wait_answer()
-        if kind == "reply":
+        if kind == REPLY:
             return content
         error = error_from_wire(content)
-        raise LetterRefused(error) if kind == "refused" else error
+        raise LetterRefused(error) if kind == REFUSED else error
 
     async def end(self, seconds: float, *, now: bool) -> None:
         """Tell the worker to stop, see it end within the time or by signals, and hear what it still said. Shielded."""
@@ -304,26 +315,33 @@ class _Worker:
         with surroundings() as descriptors, contextlib.suppress(OSError):  # it has ended, which its silence says
             sent = socket.send_fds(self._connection, [memoryview(order.boot)[:READ_BYTES]], descriptors)
             await self._send(order.boot[sent:])
-        messages = await self._receive()
+        try:
+            messages = await self._receive()
+            failure = read_readiness(messages[0]) if messages else None
+            self._take(messages[1:])
+        except FrameError as error:
+            raise WorkerStartError(order.target, f"can't be started: {error.reason}") from error
         if not messages:
             await self._child.wait()
             raise WorkerStartError(order.target, f"{self.exit} before it was ready", self._process.last_words())
-        (kind, content), *rest = messages
-        if kind == "failed":
-            raise load_failure_from_wire(order.target, content)
-        self._take(rest)
+        if failure is not None:
+            raise load_failure_from_wire(order.target, failure)
 
     def _take(self, messages: list[Any]) -> None:
-        for kind, content, *places in messages:
-            if kind != "ended":
-                values = [content]
-                if places:
-                    put_back(values, {}, places, self._memories)
-                if kind == "reply" and self._asked is not None:
-                    self._asked.reply(*values)  # here already, so that who asked needn't wait for the actor's task, too
-                self._answers.append([kind, *values])
-            elif content is not None:
-                self.leaving_error = error_from_wire(content)
+        """Take what the worker has said. Raises FrameError: It is not what is due."""
+        for kind, content, places in map(read_news, messages):
+            if kind == ENDED:
+                self.leaving_error = None if content is None else error_from_wire(content)
+                continue
+            if kind not in self._due:
+                raise FrameError(f"it said {kind!r}, which nobody asked for")
+            self._due = frozenset()
+            values = [content]
+            if places:
+                put_back(values, {}, places, self._memories)
+            if kind == REPLY and self._asked is not None:
+                self._asked.reply(*values)  # here already, so that who asked needn't wait for the actor's task, too
+            self._answers.append([kind, *values])
         self._news.set()
 
     async def _wait_answer(self) -> list[Any]:
@@ -352,7 +370,7 @@ class _Worker:
                 return messages
 
     def _begin(self, letter: Letter) -> None:
-        letter.begun, self._asked = True, letter
+        letter.begun, self._asked, self._due = True, letter, ANSWERS
         self._unsent.append(_Unsent(memoryview(letter.message.frame), letter.message.memory))
 
     async def _send(self, frame: bytes) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -136,6 +138,16 @@ class Clerk:
     async def unplain(self) -> Any:
         """Return what can't cross between processes."""
         return {1, 2}
+
+    async def say_to_host(self, words: bytes) -> str:
+        """Say something to the host in the runtime's place, and go on."""
+        for number in sorted(map(int, os.listdir("/proc/self/fd"))):  # the one to the host was there before the loop's
+            with suppress(OSError), socket.socket(fileno=os.dup(number)) as connection:
+                connection.getpeername()
+                connection.send(words)
+                break
+        await anyio.sleep_forever()
+        return "unreachable"
 
     async def print_both(self, words: str) -> None:
         """Say it on standard output and standard error."""

@@ -6,6 +6,7 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from ..errors import is_error
 from ..frames import FRAME_BYTES_MAX, FrameError
 
 PROTOCOL: Final = 2
@@ -148,16 +149,6 @@ def read_answer(message: Any) -> tuple[str, int, list[Any]]:
             if fitting and (kind != ERROR or is_error(content[0])):
                 return kind, _number(number), content
     raise FrameError(f"no answer of a server: {reprlib.repr(message)}")
-
-
-def is_error(wire: Any) -> bool:
-    """Say whether a value has the form in which errors cross."""
-    if not isinstance(wire, dict):
-        return False
-    texts = all(isinstance(wire.get(name), str) for name in ("type", "message", "traceback"))
-    names = wire.get("class", [])
-    arguments = isinstance(wire.get("args", []), list)
-    return texts and arguments and isinstance(names, list) and all(isinstance(name, str) for name in names)
 
 
 def _raise_goodbye(message: dict[Any, Any]) -> None:

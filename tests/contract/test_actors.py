@@ -223,6 +223,21 @@ async def test_an_ask_out_of_time_may_have_been_done(spawn: Spawn, group: TaskGr
         await clerk.ask("note", "no room", timeout=0.01)
 
 
+async def test_a_late_reply_reaches_nobody(spawn: Spawn, group: TaskGroup, mark: Path) -> None:
+    """Who gave up waiting isn't told any more, and the next one who asks gets the reply to what it asked. (A5)"""
+    clerk = await spawn(group, Clerk)
+    late: list[Any] = []
+    async with anyio.create_task_group() as askers:
+        askers.start_soon(partial(collect, late, clerk.ask, "hold", str(mark), timeout=0.2))
+        await appears(mark)
+        with anyio.move_on_after(0.05):
+            await clerk.ask("echo", "cancelled")
+    release(mark)
+    assert [await clerk.ask("note", word) for word in "ab"] == [1, 2]
+    assert await clerk.ask("notes") == ["a", "b"]
+    assert [str(outcome) for outcome in late] == ["whether clerk.hold was done is unknown: no answer within 0.2 s"]
+
+
 async def test_a_cancelled_ask_ends_the_wait_and_not_the_work(spawn: Spawn, group: TaskGroup, mark: Path) -> None:
     """What the actor is at goes on, and what is in the mailbox stays there and is handled."""
     clerk = await spawn(group, Clerk)

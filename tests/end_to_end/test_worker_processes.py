@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
 from functools import partial
@@ -16,7 +17,7 @@ from anyio.abc import TaskGroup
 
 from turnkeeper.runtime.actor_ref import ActorRef
 from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown, MessageTooLarge, WorkerStartError
-from turnkeeper.runtime.frames import FRAME_BYTES_MAX
+from turnkeeper.runtime.frames import FRAME_BYTES_MAX, encode_frame
 from turnkeeper.runtime.identity import process_state
 from turnkeeper.runtime.worker import spawn_in_process
 
@@ -95,6 +96,33 @@ async def test_values_that_cannot_cross_are_refused_before_anything_is_sent(grou
     with pytest.raises(MessageTooLarge, match="between processes"):
         await spawn_in_process(group, Clerk, "x" * FRAME_BYTES_MAX)
     assert await clerk.ask("notes") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (b"\0\0\0\x01\xc1", "a frame of 1 bytes is no message"),
+        (b"\xff\xff\xff\xff", "a frame of 4,294,967,295 bytes is over the limit of 16,777,216"),
+        (encode_frame(5), "it said what no worker says: 5"),
+        (encode_frame({"reply": 1}), "it said what no worker says: {'reply': 1}"),
+        (encode_frame(["ready", None]), r"it said what no worker says: \['ready', None\]"),
+        (encode_frame(["started", ["echo"]]), "it said 'started', which nobody asked for"),
+        (encode_frame(["reply", 1]) + encode_frame(["reply", 2]), "it said 'reply', which nobody asked for"),
+        (encode_frame(["reply", None, [0, 0, 5]]), "a message tells of memory that didn't come with it"),
+    ],
+)
+async def test_a_worker_that_says_nonsense_is_ended_and_harms_nobody(group: TaskGroup, words: bytes, said: str) -> None:
+    """Its end says what it was; another worker of the same host, and the host's tasks, don't notice. (A10)"""
+    clerk, bystander = await spawn_in_process(group, Clerk), await spawn_in_process(group, Clerk)
+    outcomes: list[Any] = []
+    await collect(outcomes, clerk.ask, "say_to_host", words)
+    end = await clerk.wait_ended()
+    assert re.search(rf"its worker process \d+ was killed by SIGKILL: {said}", end.reason)
+    assert not end.normal
+    assert outcomes == [1] or isinstance(outcomes[0], ActorUnknown)
+    with pytest.raises(ActorNotStarted, match=said):
+        await clerk.ask("notes")
+    assert await bystander.ask("note", "well") == 1
 
 
 async def test_a_large_message_and_its_reply_cross_whole(group: TaskGroup) -> None:
