@@ -8,6 +8,7 @@ it again, as what it was about to do is noted and may or may not have been done.
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal
@@ -57,8 +58,9 @@ class NotedSession:
 
     async def flush(self) -> None:
         """Wait until everything is durable."""
+        began, waits = time.monotonic(), bool(self._seqs)
         await self.session.flush()
-        self._note_acknowledged()
+        self._note_acknowledged(time.monotonic() - began if waits else None)
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -92,8 +94,8 @@ class NotedSession:
         self._note_acknowledged()
         self._notebook.rewound(self.id, to)
 
-    def _note_acknowledged(self) -> None:
-        self._notebook.acknowledged(self.id, self.session.head, self._seqs)
+    def _note_acknowledged(self, seconds: float | None = None) -> None:
+        self._notebook.acknowledged(self.id, self.session.head, self._seqs, seconds)
         self._seqs = []
 
 

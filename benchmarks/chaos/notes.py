@@ -256,9 +256,9 @@ class Notebook:
         """Something is done to somebody next: `kind` is kill, stop, continue or a fault's name, `target` a role."""
         self._write("strike", kind=kind, target=target, pids=list(pids), **members)
 
-    def recovered(self, seconds: float, **members: Any) -> None:
-        """The store serves again, so long after the last strike."""
-        self._write("recovered", seconds=round(seconds, 6), **members)
+    def died(self, pids: Sequence[int]) -> None:
+        """These processes, which were struck, are dead: what is asked for from now on others answer."""
+        self._write("died", pids=list(pids))
 
     def process(self, role: str, pid: int, descriptors: int, pss_bytes: int, **members: Any) -> None:
         """What a process was seen to hold: open descriptors, and memory (proportional set size)."""

@@ -1,8 +1,8 @@
 """How long it took after each kill until something new was durable again, by what agents noted.
 
-That is what somebody who uses the store sees of a death: the time from the kill to the first acknowledgement of what
-was asked for behind it, whoever asked. Of the clocks that notes have it takes those of processes whose clock nobody has
-set back.
+That is what somebody who uses the store sees of a death: the time from it to the first acknowledgement of what was
+asked for behind it, whoever asked. A kill is noted before it is done, and what is asked for meanwhile the victim may
+still answer; so what counts is the moment that the death was noted.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ def answers_in(notes: Iterable[Note]) -> list[Answered]:
 
 
 def recoveries(notes: Sequence[Note]) -> list[tuple[Note, float]]:
-    """Give each kill of node or writer, and the seconds after it; kills that nothing came behind are left out."""
+    """Give each kill of node or writer, and the seconds from the death on; one that nothing came behind is left out."""
     answers = answers_in(notes)
     first = [answer.acknowledged for answer in answers]
     for place in range(len(first) - 2, -1, -1):
         first[place] = min(first[place], first[place + 1])
+    deaths = {pid: float(note["at"]) for note in notes if note["what"] == "died" for pid in note["pids"]}
     found = []
     for note in notes:
         if note["what"] == "strike" and note["kind"] == "kill" and note["target"] in SERVING and note["pids"]:
-            at = float(note.get("died") or note["at"])
+            at = float(note["died"]) if "died" in note else deaths.get(note["pids"][0], float(note["at"]))
             place = bisect_left(answers, Answered(at, 0.0))
             if place < len(first):
                 found.append((note, first[place] - at))

@@ -20,7 +20,7 @@ ROUNDS_SHOWN_MAX: Final = 300
 """So many rounds, of clean and of broken ones each, are kept to be shown one by one."""
 
 HOW_RECOVERY_IS_MEASURED: Final = (
-    "From a kill of node or writer to the first acknowledgement of what was asked for behind it, by whomever: "
+    "From the death of node or writer to the first acknowledgement of what was asked for behind it, by whomever: "
     "as the notes of runner and agents have it, each synced before the next step. Where the hosts were killed as well, "
     "their own start is in it."
 )

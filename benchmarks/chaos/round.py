@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from random import Random
 
+from ..measuring import Tell
 from . import spoiling, victims
 from .interrupts import Interrupts
 from .outcome import Outcome, judge_round
@@ -28,21 +30,29 @@ WATCH_SECONDS = 0.7
 _SERVING: tuple[Role, ...] = ("host", "worker", "node", "writer", "spawner")
 
 
-def play(plan: RoundPlan, place: Path, interrupts: Interrupts) -> Outcome:
+def play(plan: RoundPlan, place: Path, interrupts: Interrupts, tell: Tell) -> Outcome:
     """Play a round in a directory that is there and empty, and judge it. Whatever happens, nothing of it lives on.
 
-    Raises KeyboardInterrupt or SystemExit when that was wanted meanwhile.
+    `tell` is called with what is going on, about once a second while somebody may be struck. Raises KeyboardInterrupt
+    or SystemExit when that was wanted meanwhile.
     """
     with Stage(plan, place, interrupts) as stage:
-        for life in plan.lives:
-            _live(stage, life)
+        for number, life in enumerate(plan.lives, 1):
+            _live(stage, life, lambda number=number: tell(_phase(stage, number)))  # type: ignore[misc]
+        tell("reading everything back")
         _read_all(stage)
+        tell("judging")
         with interrupts.raising():
             return judge_round(stage, GONE_SECONDS)
 
 
-def _live(stage: Stage, life: Life) -> None:
+def _phase(stage: Stage, life: int) -> str:
+    return f"life {life} of {len(stage.plan.lives)}, {stage.killed:,} killed"
+
+
+def _live(stage: Stage, life: Life, tell: Callable[[], None]) -> None:
     """Carry out a life, from the start of its hosts until nobody is left."""
+    tell()
     strikes = Strikes(stage)
     for host in stage.plan.hosts:
         stage.start(host)
@@ -50,7 +60,7 @@ def _live(stage: Stage, life: Life) -> None:
     timeline = stage.begin_timeline()
     strikes.plan(life)
     for number in range(1, int(life.length_ms / 1000 / WATCH_SECONDS)):
-        timeline.at(number * WATCH_SECONDS, partial(_watch, stage))
+        timeline.at(number * WATCH_SECONDS, partial(_watch, stage, tell))
     timeline.run(life.length_ms / 1000)
     strikes.end()
     if life.ending == "in order":
@@ -65,7 +75,8 @@ def _live(stage: Stage, life: Life) -> None:
     _spoil_index(stage, life)
 
 
-def _watch(stage: Stage) -> None:
+def _watch(stage: Stage, tell: Callable[[], None]) -> None:
+    tell()
     agents = sum(len(host.agents) for host in stage.plan.hosts)
     note_processes(stage.find(), stage.notebook, agents)
 

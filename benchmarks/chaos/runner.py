@@ -15,10 +15,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from turnkeeper import TurnkeeperError
 
+from ..measuring import Tell, be_quiet
 from . import abilities
 from .interrupts import Interrupts
 from .plan import FAULTS, NOT_WANTED, ROLES, RoundPlan, make_plan, narrowed
@@ -78,9 +80,9 @@ def run_chaos(options: ChaosOptions, show: Show | None = None) -> Report:
             planned = make_plan(report.seed + report.rounds)
             plan = narrowed(planned, kills=options.kills, faults=options.faults, impossible=cannot)
             report.left_out = {name: why for name, why in plan.left_out if why != NOT_WANTED}
-            tell(report, plan.seed, "playing")
-            played = player.play(plan)
+            played = player.play(plan, partial(tell, report, plan.seed))
             report.take(played)
+            tell(report, plan.seed, "judged")
             if not played.is_clean and report.shortest is None and options.seconds is not None:
                 tell(report, plan.seed, "looking for a shorter plan that breaks a promise")
                 shorter = shrunk(plan, lambda each: not player.play(each, keep=False).is_clean, SHRINK_SECONDS)
@@ -94,13 +96,13 @@ class _Player:
         self._parent = parent
         self._interrupts = interrupts
 
-    def play(self, plan: RoundPlan, *, keep: bool = True) -> RoundReport:
+    def play(self, plan: RoundPlan, tell: Tell = be_quiet, *, keep: bool = True) -> RoundReport:
         """Play a round, judge it, and remove its directory, but for one to be kept because a promise was broken."""
         place = Path(tempfile.mkdtemp(prefix=f"round-{plan.seed}-", dir=self._parent))
         began = time.monotonic()
         is_kept = False
         try:
-            outcome = play(plan, place, self._interrupts)
+            outcome = play(plan, place, self._interrupts, tell)
             is_kept = keep and bool(outcome.broken)
             return RoundReport(
                 seed=plan.seed,

@@ -55,6 +55,7 @@ class Stage:
         self.logs = place / "logs"
         self.interrupts = interrupts
         self.complaints: list[str] = []
+        self.killed = 0
         self.hosts: dict[str, HostProcess] = {}
         self.timeline = Timeline(interrupts)
         self.disk: CutDisk | None = None

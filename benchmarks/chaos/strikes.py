@@ -71,6 +71,8 @@ class Strikes:
         for name in struck:
             stage.hosts[name].is_killed = True
         victims.kill(chosen)
+        stage.notebook.died(list(chosen))
+        stage.killed += len(chosen)
         if restart:
             for name in struck:
                 stage.timeline.at(stage.timeline.now + RESTART_SECONDS, partial(self._start_again, name))

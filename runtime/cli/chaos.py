@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,20 +10,24 @@ import click
 
 from turnkeeper.benchmarks.chaos.page import write_page
 from turnkeeper.benchmarks.chaos.plan import FAULTS, ROLES
-from turnkeeper.benchmarks.chaos.report import FIGURES, Report, times_ms
 from turnkeeper.benchmarks.chaos.runner import ChaosOptions, PlaceHoldsData, run_chaos
 
+from .chaos_screen import live_screen, print_report
 from .commands import command
 from .failures import Failure
 from .invocation import Invocation
-from .printing import print_figures, print_json, print_note, print_text
-from .progress import told_progress
+from .printing import print_json
 
 NONE = "none"
 
-VIOLATIONS_SHOWN_MAX = 20
-
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+def _has_a_place(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    """See before a long run that the page will have a directory."""
+    if value is not None and not value.parent.is_dir():
+        raise click.BadParameter(f"there is no directory {str(value.parent)!r}", ctx, param)
+    return value
 
 
 def _narrowing(decorated: Decorated) -> Decorated:
@@ -46,6 +50,7 @@ def _narrowing(decorated: Decorated) -> Decorated:
         "--html",
         "page",
         type=click.Path(dir_okay=False, writable=True, path_type=Path),
+        callback=_has_a_place,
         help="Also write a page of timelines into this file.",
     )
     return kill(fault(html(decorated)))
@@ -117,51 +122,20 @@ def _place(invocation: Invocation) -> Path | None:
 
 
 def _play(invocation: Invocation, options: ChaosOptions, page: Path | None) -> None:
-    with told_progress() as tell:
-
-        def show(report: Report, seed: int, phase: str) -> None:
-            tell(f"round {report.rounds + 1}, seed {seed}: {phase}")
-
-        try:
+    try:
+        with live_screen() as show:
             report = run_chaos(options, show)
-        except PlaceHoldsData as error:
-            raise Failure("usage", "this directory is not empty", error.path, "give a new or an empty one") from None
-    if page is not None:
-        write_page(report, page)
+    except PlaceHoldsData as error:
+        raise Failure("usage", "this directory is not empty", error.path, "give a new or an empty one") from None
     if invocation.is_json:
         print_json(report.as_map())
     else:
-        _print(report)
+        print_report(report)
+    if page is not None:
+        write_page(report, page)
     if not report.is_clean:
         first = report.violations[0]
         advice = f"play it again with: turnkeeper chaos replay {first['seed']}"
         where = next((each.kept for each in report.shown if each.kept is not None), None)
         what = f"a promise was broken: {first['promise']}: {first['subject']}: {first['says']}"
         raise Failure("failed", what, where or "chaos", advice, told=True)
-
-
-def _print(report: Report) -> None:
-    for name, why in report.left_out.items():
-        print_note(f"left out: {name}: {why}")
-    recovery = times_ms(report.recovery_seconds)
-    print_figures(
-        [
-            ("seed", str(report.seed)),
-            ("rounds", f"{report.rounds} in {report.elapsed:.0f} s"),
-            *((name, f"{report.figures[name]:,}") for name in FIGURES),
-            ("kills", _counted(report.kills)),
-            ("faults", _counted(report.faults)),
-            ("recovery p50 / p99", " / ".join(_milliseconds(recovery[each]) for each in ("p50", "p99"))),
-            ("violations", f"{sum(report.broken.values()):,}"),
-        ]
-    )
-    for violation in report.violations[:VIOLATIONS_SHOWN_MAX]:
-        print_text(f"seed {violation['seed']}: {violation['promise']}: {violation['subject']}: {violation['says']}")
-
-
-def _counted(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count} x" for name, count in sorted(counts.items())) or "none"
-
-
-def _milliseconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f} ms"

@@ -114,7 +114,7 @@ class _Screen:
         for name, value in _live_rows(report):
             table.add_row(name, value)
         broken = Text(f"violations: {_counted(report.broken)}", style="" if report.is_clean else "bold red")
-        head = Text(f"round {report.rounds + 1}, seed {self._seed}: {self._phase}, {elapsed:.0f} s")
+        head = Text(f"seed {self._seed}: {self._phase}, {elapsed:.0f} s")
         return Group(head, table, broken)
 
 

@@ -23,6 +23,19 @@ def test_it_is_what_was_asked_for_behind_the_kill_that_counts() -> None:
     assert [seconds for _, seconds in recoveries(notes)] == [3.0]
 
 
+def test_what_the_victim_answers_itself_is_no_recovery() -> None:
+    """Between the note of a kill and the death some time passes, in which everything is as before."""
+    notes = [
+        kill(2.0) | {"pids": [7]},
+        note("sent", 2.1),
+        note("acknowledged", 2.2),
+        {"what": "died", "at": 2.3, "pids": [6, 7]},
+        note("sent", 2.4),
+        note("acknowledged", 3.3),
+    ]
+    assert [seconds for _, seconds in recoveries(notes)] == [1.0]
+
+
 def test_the_first_answer_counts_whoever_gets_it() -> None:
     """One agent waits long, another one is answered soon; and of several that are sent together the first counts."""
     notes = [

@@ -165,7 +165,7 @@ def test_on_a_terminal_the_figures_grow_and_are_gone_at_the_end(monkeypatch: pyt
     with live_screen() as show:
         show(report_of(round_report(7), replace(round_report(8), broken={"turns": 2})), 9, "playing")
     text = terminal.seen
-    assert "round 3, seed 9: playing" in text
+    assert "seed 9: playing" in text
     assert "8,420" in text
     assert "1,420 ms / 1,420 ms / 1,420 ms" in text
     assert "\x1b[1;31mviolations: turns 2 x" in text
