@@ -18,9 +18,12 @@ from ..replay.planned_tasks import draw_task as draw_demo_task
 from ..task_oracle import output_digest
 
 Kind = Literal["demo", "deaf", "flood", "no program"]
-"""As the demo has it; deaf to SIGTERM until its timeout; printing without end; a file that is no program."""
+"""As the demo has it; deaf to SIGTERM until its timeout; printing too much; a file that is no program."""
 
-FLOOD_BYTES = 64 * 1024
+LIMIT_BYTES = 64 * 1024
+FLOOD_BYTES = 4 * LIMIT_BYTES
+"""What it may print, and does: with its shim dead nobody keeps the limit, and it must not fill the disk."""
+
 GRACE_SECONDS = 0.3
 TIMEOUT_SECONDS = 1.0
 NO_PROGRAM = "is neither a program of this system nor a script whose first line says what runs it"
@@ -28,7 +31,7 @@ NO_PROGRAM = "is neither a program of this system nor a script whose first line 
 _BEGIN = 'echo began >> "$1"; '
 _SCRIPTS: Mapping[Kind, str] = {
     "deaf": "trap '' TERM; " + _BEGIN + "echo deaf; while :; do sleep 0.1; done",
-    "flood": _BEGIN + "exec yes chaos",
+    "flood": _BEGIN + f'yes chaos | head -c {FLOOD_BYTES}; exec 3<>"$2" 4<"$2" 3>&-; read -r _ <&4',
 }
 _HOW: Mapping[Kind, tuple[dict[str, Any], str]] = {
     "deaf": ({"signal": signal.SIGKILL.value}, "timeout"),
@@ -75,7 +78,7 @@ class ChaosTask:
     @property
     def options(self) -> dict[str, Any]:
         """Give the options of its start."""
-        limits: Mapping[Kind, dict[str, Any]] = {"deaf": {"timeout": TIMEOUT_SECONDS}, "flood": {"limit": FLOOD_BYTES}}
+        limits: Mapping[Kind, dict[str, Any]] = {"deaf": {"timeout": TIMEOUT_SECONDS}, "flood": {"limit": LIMIT_BYTES}}
         return {"grace": GRACE_SECONDS, **limits.get(self.kind, {})}
 
     def how(self, bench: Path) -> dict[str, Any] | None:
@@ -93,7 +96,7 @@ class ChaosTask:
             return self.demo.argv(key, witness, bench / "hold")
         if self.kind == "no program":
             return [str(no_program(bench))]
-        return ["sh", "-c", _SCRIPTS[self.kind], "sh", str(witness)]
+        return ["sh", "-c", _SCRIPTS[self.kind], "sh", str(witness), str(bench / "hold")]
 
     def output(self, key: str) -> bytes:
         """Give all that it prints, or what it prints first."""

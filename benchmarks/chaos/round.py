@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -10,9 +12,10 @@ from random import Random
 
 from ..measuring import Tell
 from . import spoiling, victims
+from .checker.losses import CopyReading, expected_loss
 from .interrupts import Interrupts
-from .outcome import Outcome, judge_round
-from .plan import Life, Role, RoundPlan
+from .outcome import Copied, Outcome, judge_round
+from .plan import Copying, Life, Role, RoundPlan
 from .stage import GONE_SECONDS, LEAVE_SECONDS, Stage
 from .store_processes import Process, is_alive, state_of
 from .strikes import Strikes
@@ -23,6 +26,9 @@ READ_SECONDS = 60.0
 
 START_SECONDS = 4.0
 """How long it is waited for every host's first note before a life's time counts: a busy machine needs that long."""
+
+DAMAGED_EXIT_CODE = 5
+"""How `journal verify` ends if anything is damaged."""
 
 WATCH_SECONDS = 0.7
 """So often it is looked what processes hold."""
@@ -41,9 +47,10 @@ def play(plan: RoundPlan, place: Path, interrupts: Interrupts, tell: Tell) -> Ou
             _live(stage, life, lambda number=number: tell(_phase(stage, number)))  # type: ignore[misc]
         tell("reading everything back")
         _read_all(stage)
+        copies = [_copy(stage, number, each) for number, each in enumerate(plan.copies)]
         tell("judging")
         with interrupts.raising():
-            return judge_round(stage, GONE_SECONDS)
+            return judge_round(stage, [each for each in copies if each is not None], GONE_SECONDS)
 
 
 def _phase(stage: Stage, life: int) -> str:
@@ -137,3 +144,19 @@ def _read_all(stage: Stage) -> None:
     notes = str(stage.notes / "reading.jsonl")
     stage.run("reading", ["turnkeeper.benchmarks.chaos.reading", str(stage.store), notes], READ_SECONDS)
     stage.await_gone()
+
+
+def _copy(stage: Stage, number: int, copying: Copying) -> Copied | None:
+    """Spoil a copy of the store, and let programs verify and read it; None, and a complaint, if one fails."""
+    copy = stage.place / f"copy-{number}"
+    shutil.copytree(stage.store, copy, ignore=shutil.ignore_patterns("*.sock"))
+    spoil = spoiling.flip_bytes if copying.kind == "flip" else spoiling.cut_tail
+    stage.notebook.strike(copying.kind, copy.name)
+    stage.notebook.strike("spoiled", copy.name, how=spoil(copy, Random(copying.number)))
+    loss = expected_loss(stage.store, copy)
+    verify = ["turnkeeper", "--store", str(copy), "--json", "journal", "verify"]
+    verified = stage.run(f"verify-{number}", verify, READ_SECONDS, allowed=(0, DAMAGED_EXIT_CODE))
+    read = stage.run(f"read-{number}", ["turnkeeper.benchmarks.chaos.copy_reading", str(copy)], READ_SECONDS)
+    if verified is None or read is None:
+        return None
+    return Copied(copy.name, loss, CopyReading(json.loads(verified), **json.loads(read)))
