@@ -13,10 +13,9 @@ from typing import Any
 
 import anyio
 
-from turnkeeper.runtime.actor_ref import SHUTDOWN_SECONDS, ActorRef
+from turnkeeper.runtime.actor_ref import READY_SECONDS, SHUTDOWN_SECONDS, ActorRef
 from turnkeeper.runtime.errors import register_error
 from turnkeeper.runtime.mailbox import BYTES_MAX, MESSAGES_MAX
-from turnkeeper.runtime.placement import READY_SECONDS
 from turnkeeper.runtime.restart import RestartPolicy
 from turnkeeper.runtime.supervision.child_spec import ChildSpec, Strategy
 from turnkeeper.runtime.supervision.supervisor import Supervisor

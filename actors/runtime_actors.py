@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from turnkeeper.runtime.actor_ref import SHUTDOWN_SECONDS, ActorRef
-from turnkeeper.runtime.cpu_work import CpuWork
+from turnkeeper.runtime.cpu.work import CpuWork
 from turnkeeper.runtime.mailbox_ref import MailboxRef
 from turnkeeper.runtime.placement import place_actor
 from turnkeeper.runtime.restart import RestartPolicy
@@ -22,7 +22,7 @@ from .leaving import carry_out, carry_out_all
 from .named_actors import NamedActors
 
 if TYPE_CHECKING:
-    from turnkeeper.runtime.worker_process import SpareWorker
+    from turnkeeper.runtime.workers.worker_process import SpareWorker
 
 
 class RuntimeActors:
@@ -110,7 +110,7 @@ class RuntimeActors:
     def _spare_worker(self) -> SpareWorker:
         """Give what keeps a process for the next worker; there is one once there was a worker."""
         if self._spare is None:
-            from turnkeeper.runtime.worker_process import SpareWorker
+            from turnkeeper.runtime.workers.worker_process import SpareWorker
 
             self._spare = SpareWorker(["turnkeeper.actors.runtime_opening"])
         return self._spare

@@ -12,6 +12,9 @@ from typing import Any
 
 from .mailbox import MailboxStatistics
 
+READY_SECONDS = 10.0
+"""How long whatever is started may take to be ready, if nothing else is said."""
+
 SHUTDOWN_SECONDS = 3.0
 """How long an actor that is stopped may take to handle what it has and to leave, if nothing else is said. With the two
 seconds that a process has after SIGTERM, all is over in five."""

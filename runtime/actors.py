@@ -1,10 +1,10 @@
 """Actors: plain classes whose async methods handle one message at a time, and the making of one in this loop.
 
 The public coroutine methods of a class are its handlers. If it has `__aenter__` and `__aexit__`, they bracket its life.
-Its reference (actor_ref.py) is the same for an actor in the loop and for one in a worker process (worker.py): a bounded
-mailbox in this loop (mailbox_ref.py), in front of whatever does the work. An actor ends when it is stopped, when its
-task group is cancelled, or when it fails: when a handler raises what is no registered error (errors.py). It isn't
-started again here.
+Its reference (actor_ref.py) is the same for an actor in the loop and for one in a worker process (workers/worker.py): a
+bounded mailbox in this loop (mailbox_ref.py), in front of whatever does the work. An actor ends when it is stopped,
+when its task group is cancelled, or when it fails: when a handler raises what is no registered error (errors.py). It
+isn't started again here.
 """
 
 from __future__ import annotations

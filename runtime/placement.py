@@ -12,13 +12,10 @@ from .actors import spawn_in_loop
 from .mailbox_ref import MailboxRef
 
 if TYPE_CHECKING:
-    from .worker_process import SpareWorker
+    from .workers.worker_process import SpareWorker
 
 Spare: TypeAlias = Callable[[], "SpareWorker"]
 """Gives what keeps a process for the next worker; called only when there is a worker to be started."""
-
-READY_SECONDS = 10.0
-"""How long whatever is started may take to be ready, if nothing else is said."""
 
 LAST_WORDS_SECONDS = 0.5
 """How much later than a worker process's own time is over its start is given up: its own error says more."""
@@ -44,7 +41,7 @@ async def place_actor(
             return await spawn_in_loop(task_group, actor, *arguments, **options)  # type: ignore[arg-type]  # it says why
         return None
     # Who has no worker processes needn't import what they need.
-    from .worker import spawn_in_process
+    from .workers.worker import spawn_in_process
 
     options |= {"ready_seconds": ready_seconds, "blocked_seconds": blocked_seconds}
     with anyio.move_on_after(ready_seconds + LAST_WORDS_SECONDS):

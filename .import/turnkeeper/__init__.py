@@ -71,12 +71,12 @@ if TYPE_CHECKING:
         register_error,
     )
     from turnkeeper.runtime.mailbox import MailboxFull
-    from turnkeeper.runtime.main_module import UnguardedMain
     from turnkeeper.runtime.restart import RestartPolicy
     from turnkeeper.runtime.supervision.child import ChildStatistics
     from turnkeeper.runtime.supervision.child_spec import ChildSpec, Tree
     from turnkeeper.runtime.supervision.supervisor import Supervisor
     from turnkeeper.runtime.watchdog import Blockage
+    from turnkeeper.runtime.workers.main_module import UnguardedMain
 
 __version__ = "0.1.0"
 
@@ -212,7 +212,7 @@ if not TYPE_CHECKING:
         "WorkerStartError": "turnkeeper.runtime.errors",
         "register_error": "turnkeeper.runtime.errors",
         "MailboxFull": "turnkeeper.runtime.mailbox",
-        "UnguardedMain": "turnkeeper.runtime.main_module",
+        "UnguardedMain": "turnkeeper.runtime.workers.main_module",
         "WorkerDied": "turnkeeper.runtime.errors",
         "RestartPolicy": "turnkeeper.runtime.restart",
         "ChildStatistics": "turnkeeper.runtime.supervision.child",

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from turnkeeper.runtime.actor_ref import SHUTDOWN_SECONDS
+from turnkeeper.runtime.actor_ref import READY_SECONDS, SHUTDOWN_SECONDS
 from turnkeeper.runtime.mailbox import BYTES_MAX, MESSAGES_MAX
-from turnkeeper.runtime.placement import READY_SECONDS
 from turnkeeper.runtime.restart import RestartPolicy
 from turnkeeper.runtime.supervision.child_spec import ChildSpec, Strategy
 from turnkeeper.runtime.watchdog import PROCESS_BLOCKED_SECONDS

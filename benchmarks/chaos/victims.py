@@ -14,7 +14,7 @@ from .store_processes import Process, is_alive, parent_of, pids, processes_by_ro
 SHARE = 0.6
 """So many of the hosts, shims and workers are hit by one strike, about; of all others there is one."""
 
-_WORKER = b"turnkeeper.runtime.worker_main"
+_WORKER = b"turnkeeper.runtime.workers.worker_main"
 
 
 def find(store: Path, hosts: Iterable[int]) -> Mapping[Role, list[int]]:

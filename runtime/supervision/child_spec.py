@@ -12,10 +12,9 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
-from ..actor_ref import SHUTDOWN_SECONDS
+from ..actor_ref import READY_SECONDS, SHUTDOWN_SECONDS
 from ..actors import handlers_of
 from ..mailbox import BYTES_MAX, MESSAGES_MAX
-from ..placement import READY_SECONDS
 from ..restart import RestartPolicy
 from ..watchdog import PROCESS_BLOCKED_SECONDS, check_blocked_seconds
 

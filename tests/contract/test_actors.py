@@ -19,7 +19,7 @@ from turnkeeper.runtime.actor_ref import ActorEnd, ActorRef
 from turnkeeper.runtime.actors import spawn_in_loop
 from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown, MessageTooLarge
 from turnkeeper.runtime.mailbox import MailboxFull, MailboxStatistics
-from turnkeeper.runtime.worker import spawn_in_process
+from turnkeeper.runtime.workers.worker import spawn_in_process
 
 from ..actor_host import ActorHost
 from ..actors_at_work import Clerk, Doorkeeper, Mishap, Refusal

@@ -19,7 +19,7 @@ from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.writer import writer_main
 from turnkeeper.runtime.errors import ActorNotStarted, ActorUnknown, WorkerDied
 from turnkeeper.runtime.watchdog import Blockage
-from turnkeeper.runtime.worker import spawn_in_process
+from turnkeeper.runtime.workers.worker import spawn_in_process
 
 from ..actors_at_work import Clerk
 from ..marks import appears

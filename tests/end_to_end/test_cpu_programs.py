@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.runtime.main_module import UnguardedMain
 from turnkeeper.runtime.processes import open_pidfd
+from turnkeeper.runtime.workers.main_module import UnguardedMain
 
 from ..served import end_all, read_line
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 PROGRAM = """\
 import os, sys, time, anyio
-from turnkeeper.runtime.cpu_work import CpuWork
+from turnkeeper.runtime.cpu.work import CpuWork
 
 def answer():
     return 42

@@ -18,7 +18,7 @@ from anyio import wait_all_tasks_blocked
 
 from turnkeeper.actors.blocking.connecting import connect
 from turnkeeper.actors.runtime_opening import open_runtime
-from turnkeeper.runtime.cpu_work import CpuWork
+from turnkeeper.runtime.cpu.work import CpuWork
 from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown, WorkerStartError
 from turnkeeper.runtime.identity import process_state
 

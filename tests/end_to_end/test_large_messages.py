@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 from turnkeeper.runtime.errors import ActorNotStarted, ActorUnknown, MessageTooLarge
 from turnkeeper.runtime.frames import FRAME_BYTES_MAX
 from turnkeeper.runtime.mailbox_ref import MailboxRef
-from turnkeeper.runtime.worker import spawn_in_process
+from turnkeeper.runtime.workers.worker import spawn_in_process
 
 from ..worker_hosts import possessions, write_module
 

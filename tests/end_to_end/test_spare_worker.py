@@ -15,8 +15,8 @@ from anyio.abc import TaskGroup
 
 from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.runtime.errors import WorkerStartError
-from turnkeeper.runtime.worker import spawn_in_process
-from turnkeeper.runtime.worker_process import SpareWorker
+from turnkeeper.runtime.workers.worker import spawn_in_process
+from turnkeeper.runtime.workers.worker_process import SpareWorker
 
 from ..actors_at_work import Clerk
 from ..served import end_all, read_line, start_python
@@ -38,8 +38,8 @@ class Surveyor:
 
 HOST = """
 import sys, anyio
-from turnkeeper.runtime.worker import spawn_in_process
-from turnkeeper.runtime.worker_process import SpareWorker
+from turnkeeper.runtime.workers.worker import spawn_in_process
+from turnkeeper.runtime.workers.worker_process import SpareWorker
 
 async def main():
     sys.path.append(sys.argv[1])

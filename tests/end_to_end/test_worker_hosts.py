@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.runtime.identity import process_state
-from turnkeeper.runtime.main_module import UnguardedMain
 from turnkeeper.runtime.processes import open_pidfd
+from turnkeeper.runtime.workers.main_module import UnguardedMain
 
 DEADLINE_SECONDS = 30
 AT_ONCE_SECONDS = 5
@@ -49,7 +49,7 @@ class Agent:
 
 MAIN = """\
 import sys, anyio
-from turnkeeper.runtime.worker import spawn_in_process
+from turnkeeper.runtime.workers.worker import spawn_in_process
 
 async def main():
     async with anyio.create_task_group() as group:

@@ -19,7 +19,7 @@ from turnkeeper.runtime.actor_ref import ActorRef
 from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown, MessageTooLarge, WorkerStartError
 from turnkeeper.runtime.frames import FRAME_BYTES_MAX, encode_frame
 from turnkeeper.runtime.identity import process_state
-from turnkeeper.runtime.worker import spawn_in_process
+from turnkeeper.runtime.workers.worker import spawn_in_process
 
 from ..actors_at_work import Clerk, Doorkeeper
 from ..marks import appears, lines

@@ -38,8 +38,8 @@ OWN_PROCESSES = [
     "actors/peers.py",
     "actors/writer/*",
     "benchmarks/*",
-    "runtime/cpu_keeper.py",
-    "runtime/worker_main.py",
+    "runtime/cpu/keeper.py",
+    "runtime/workers/worker_main.py",
 ]
 ONLY_IN = {
     "asyncio": [],
@@ -143,7 +143,7 @@ def test_no_file_mentions_a_machine() -> None:
         ("actors/session/session.py", "from ..writer import requests"),
         ("actors/tasks/task.py", "from .. import blocking"),
         ("actors/writer/writer.py", "from turnkeeper.actors.client.link import Link"),
-        ("runtime/worker_main.py", "import asyncio.events"),
+        ("runtime/workers/worker_main.py", "import asyncio.events"),
         ("storage/segment.py", "import lmdb as database"),
         ("actors/writer/writer.py", "from msgpack import packb"),
         ("benchmarks/chaos/report.py", "from jinja2 import Environment"),

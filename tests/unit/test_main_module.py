@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from turnkeeper.runtime.main_module import UnguardedMain, require_guarded_main
+from turnkeeper.runtime.workers.main_module import UnguardedMain, require_guarded_main
 
 DEADLINE_SECONDS = 20
 
@@ -17,7 +17,7 @@ def test_a_main_module_that_is_only_imported_must_not_run_the_program(tmp_path: 
     script = tmp_path / "unguarded.py"
     script.write_text(
         "import multiprocessing\n"
-        "from turnkeeper.runtime.main_module import UnguardedMain, require_guarded_main\n"
+        "from turnkeeper.runtime.workers.main_module import UnguardedMain, require_guarded_main\n"
         "try:\n"
         "    require_guarded_main()\n"
         "except UnguardedMain as error:\n"

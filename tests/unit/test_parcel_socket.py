@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
+from turnkeeper.runtime.cpu.parcel_socket import ParcelSocket
 from turnkeeper.runtime.frames import FrameError, encode_frame
 from turnkeeper.runtime.large_bytes import LARGE_BYTES, Parcel, put_back, take_out
-from turnkeeper.runtime.parcel_socket import ParcelSocket
 
 pytestmark = pytest.mark.anyio
 

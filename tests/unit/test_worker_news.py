@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from turnkeeper.runtime.errors import error_to_wire
 from turnkeeper.runtime.frames import FrameError
-from turnkeeper.runtime.main_module import load_failure_to_wire
-from turnkeeper.runtime.worker_news import News, read_news, read_readiness
+from turnkeeper.runtime.workers.main_module import load_failure_to_wire
+from turnkeeper.runtime.workers.worker_news import News, read_news, read_readiness
 
 ERROR = error_to_wire(ValueError("broken"))
 UNIMPORTED = load_failure_to_wire(ImportError("gone"))

@@ -22,20 +22,19 @@ from typing import Any, NamedTuple
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from .actor_ref import SHUTDOWN_SECONDS
-from .actors import handlers_of
-from .errors import WorkerDied, WorkerStartError, error_from_wire
-from .frames import FrameDecoder, FrameError, encode_frame
-from .interrupts import without_interrupts
-from .large_bytes import ANCILLARY_BYTES, Memory, Parcel, memories_in, put_back, take_out, with_memory
-from .letters import Arguments, Keywords, Letter, LetterLost, LetterRefused, Sealed
-from .mailbox import BYTES_MAX, MESSAGES_MAX, Mailbox
-from .mailbox_ref import Life, MailboxRef
+from ..actor_ref import READY_SECONDS, SHUTDOWN_SECONDS
+from ..actors import handlers_of
+from ..errors import WorkerDied, WorkerStartError, error_from_wire
+from ..frames import FrameDecoder, FrameError, encode_frame
+from ..interrupts import without_interrupts
+from ..large_bytes import ANCILLARY_BYTES, Memory, Parcel, memories_in, put_back, take_out, with_memory
+from ..letters import Arguments, Keywords, Letter, LetterLost, LetterRefused, Sealed
+from ..mailbox import BYTES_MAX, MESSAGES_MAX, Mailbox
+from ..mailbox_ref import Life, MailboxRef
+from ..message_frames import encode_message
+from ..processes import describe_exit
+from ..watchdog import PROCESS_BLOCKED_SECONDS, check_blocked_seconds
 from .main_module import load_failure_from_wire, main_module_of, require_guarded_main
-from .message_frames import encode_message
-from .placement import READY_SECONDS
-from .processes import describe_exit
-from .watchdog import PROCESS_BLOCKED_SECONDS, check_blocked_seconds
 from .worker_news import ANSWERS, ENDED, REFUSED, REPLY, STARTED, read_news, read_readiness
 from .worker_process import SpareWorker, WorkerProcess, import_path, launch, surroundings
 

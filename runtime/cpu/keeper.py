@@ -1,6 +1,6 @@
 """The actor that keeps the processes for CPU work, in a worker process, which runs trio whatever its host runs.
 
-Each connection to its socket is one job: the order comes in (cpu_job.py), goes to a process of trio-parallel, and the
+Each connection to its socket is one job: the order comes in (job.py), goes to a process of trio-parallel, and the
 answer goes back, both as they are: nothing is unpacked here, and of memory only descriptors pass. A connection that
 ends before has its job's process killed, and is closed here only when that is gone. How many jobs there are at a time
 is up to who connects. Dying takes all of it along: the processes are in this one's group.
@@ -21,12 +21,12 @@ import trio
 import trio_parallel
 from trio_parallel import BrokenWorkerError
 
-from .cpu_job import run_job
-from .frame_socket import peer_of
-from .frames import FrameError, encode_frame
-from .large_bytes import Memory, Parcel, new_memory
+from ..frame_socket import peer_of
+from ..frames import FrameError, encode_frame
+from ..large_bytes import Memory, Parcel, new_memory
+from ..processes import describe_exit
+from .job import run_job
 from .parcel_socket import ParcelSocket
-from .processes import describe_exit
 
 IDLE_SECONDS = 60.0
 """How long a process without a job is kept; the next one takes a tenth of a second to start."""

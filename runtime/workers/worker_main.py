@@ -10,7 +10,7 @@ error and working directory, then `["call", method, arguments, keywords]` and `[
 To the host: `["ready", nil]` once the module is imported, `["started", handlers]` once the actor is, for each call
 `["reply", value]`, `["refused", error]` or `["failed", error]`, and at the end `["ended", error or nil]`. A call is
 sent only after the answer to the one before. Behind a call's keywords, and a reply's value, stand the places of large
-byte strings, in memory whose descriptor comes with the frame (large_bytes.py).
+byte strings, in memory whose descriptor comes with the frame (../large_bytes.py).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from typing import Any
 import trio
 from anyio.lowlevel import checkpoint
 
-from . import processes
-from .actors import handlers_of
-from .errors import error_to_wire, is_answer
-from .frames import FrameDecoder, encode_frame
-from .large_bytes import ANCILLARY_BYTES, Memory, Parcel, memories_in, put_back, take_out, with_memory
+from .. import processes
+from ..actors import handlers_of
+from ..errors import error_to_wire, is_answer
+from ..frames import FrameDecoder, encode_frame
+from ..large_bytes import ANCILLARY_BYTES, Memory, Parcel, memories_in, put_back, take_out, with_memory
+from ..message_frames import encode_message
+from ..watchdog import Blockage, Watchdog, is_traced
 from .main_module import load, load_failure_to_wire
-from .message_frames import encode_message
-from .watchdog import Blockage, Watchdog, is_traced
 
 READ_BYTES = 64 * 1024
 

@@ -18,14 +18,14 @@ from collections.abc import Iterator, Sequence
 from multiprocessing import spawn
 from typing import NamedTuple
 
-from .processes import ChildProcess
+from ..processes import ChildProcess
 
 WORDS_BYTES_MAX = 64 * 1024
 """How much of what a worker last said goes into the error."""
 
 _BEGIN = (
     "import json, sys; start = json.loads(sys.stdin.readline()); sys.path[:] = start['path']; "
-    "from turnkeeper.runtime.worker_main import main; main(start)"
+    "from turnkeeper.runtime.workers.worker_main import main; main(start)"
 )
 
 _INHERITED_FOR_GOOD = ("Umask:", "Uid:", "Gid:", "Groups:", "CapEff:", "NoNewPrivs:", "Seccomp:", "Cpus_allowed:")

@@ -1,4 +1,4 @@
-"""A connection that carries parcels: frames, and the memory that goes with one. For any event loop, as frame_socket.py.
+"""A connection that carries parcels: frames, and the memory that goes with one, for any event loop.
 
 A side that wants nothing more says so by ending its half; it may still hear what the other one has to say.
 """
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from .frame_socket import READ_BYTES, Waiting
-from .frames import FrameDecoder
-from .large_bytes import ANCILLARY_BYTES, Memory, Parcel, memories_in, with_memory
+from ..frame_socket import READ_BYTES, Waiting
+from ..frames import FrameDecoder
+from ..large_bytes import ANCILLARY_BYTES, Memory, Parcel, memories_in, with_memory
 
 
 class ParcelSocket:

@@ -1,6 +1,6 @@
 """What runs in a process for CPU work: one function after another, each on plain values and bytes.
 
-The process is trio-parallel's, started and ended by the keeper (cpu_keeper.py). What is to be done comes as one packed
+The process is trio-parallel's, started and ended by the keeper (keeper.py). What is to be done comes as one packed
 message, and its answer goes back as one frame; large byte strings of both lie in memory that the keeper holds, and are
 opened here by its path. No event loop is loaded, so that a new process is soon ready.
 """
@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from .errors import error_to_wire
-from .frames import encode_frame, unpack
-from .large_bytes import Memory, Slimmed, put_back, take_out
-from .main_module import load, load_failure_to_wire
-from .message_frames import encode_message
+from ..errors import error_to_wire
+from ..frames import encode_frame, unpack
+from ..large_bytes import Memory, Slimmed, put_back, take_out
+from ..message_frames import encode_message
+from ..workers.main_module import load, load_failure_to_wire
 
 
 def encode_order(target: str, main: Mapping[str, bytes], slim: Slimmed) -> bytes:

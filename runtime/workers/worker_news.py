@@ -5,9 +5,9 @@ from __future__ import annotations
 import reprlib
 from typing import Any, Final, NamedTuple
 
-from .errors import is_error
-from .frames import FrameError
-from .large_bytes import Place
+from ..errors import is_error
+from ..frames import FrameError
+from ..large_bytes import Place
 
 STARTED, REPLY, REFUSED, FAILED, ENDED = "started", "reply", "refused", "failed", "ended"
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .errors import WorkerStartError, error_from_wire, error_to_wire
+from ..errors import WorkerStartError, error_from_wire, error_to_wire
 
 
 class UnguardedMain(RuntimeError):

@@ -1,6 +1,6 @@
 """Functions that use a processor for a while, run in processes kept for that: their turn, their time and their ends.
 
-The processes are trio-parallel's and belong to a worker process of ours (cpu_keeper.py), which is started with the
+The processes are trio-parallel's and belong to a worker process of ours (keeper.py), which is started with the
 first job, by a supervisor, and so once more when it has died. A job has a connection to it of its own. Its life is
 here: it waits for its turn, in order; it is done; and if nobody wants it any more, because its time is over or whoever
 waits was cancelled, its process is killed, and the next one's turn comes only then. A job is never done twice.
@@ -22,24 +22,24 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from .actor_ref import SHUTDOWN_SECONDS, ActorRef
-from .cpu_job import encode_order
-from .errors import ActorNotStarted, ActorUnknown, error_from_wire
-from .frame_socket import peer_of
-from .frames import FrameError
-from .interrupts import without_interrupts
-from .large_bytes import Memory, Parcel, put_back, take_out
-from .letters import Arguments
-from .main_module import load_failure_from_wire, main_module_of, require_guarded_main
+from ..actor_ref import SHUTDOWN_SECONDS, ActorRef
+from ..errors import ActorNotStarted, ActorUnknown, error_from_wire
+from ..frame_socket import peer_of
+from ..frames import FrameError
+from ..interrupts import without_interrupts
+from ..large_bytes import Memory, Parcel, put_back, take_out
+from ..letters import Arguments
+from ..supervision.child_spec import ChildSpec
+from ..supervision.supervisor import Supervisor
+from ..workers.main_module import load_failure_from_wire, main_module_of, require_guarded_main
+from .job import encode_order
 from .parcel_socket import ParcelSocket
-from .supervision.child_spec import ChildSpec
-from .supervision.supervisor import Supervisor
 
 ENDING_SECONDS = 5.0
 """How long whoever was cancelled waits for the end of the job's process, which is killed at once."""
 
 _NAME = "cpu work"
-_KEEPER = "turnkeeper.runtime.cpu_keeper:CpuKeeper"
+_KEEPER = "turnkeeper.runtime.cpu.keeper:CpuKeeper"
 
 
 class CpuWork:
@@ -72,7 +72,7 @@ class CpuWork:
             WorkerStartError, UnguardedMain: Another process could not import it.
             ActorNotStarted: It was not begun: its time was over before, or there is no process for it.
             ActorUnknown: Its time was over, or its process died.
-            ActorError: It failed. Registered errors (errors.py) arrive as what they are.
+            ActorError: It failed. Registered errors (../errors.py) arrive as what they are.
         """
         require_guarded_main()
         job = _Job(function, arguments)
