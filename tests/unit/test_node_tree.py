@@ -6,14 +6,17 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from turnkeeper.actors.errors import VersionMismatch
 from turnkeeper.actors.node import tree as node_tree
 from turnkeeper.actors.node import writer_keeper
 from turnkeeper.actors.node.switchboard import Switchboard
+from turnkeeper.actors.node.tasks.recorder import Recorder
 from turnkeeper.actors.node.tasks.supervisor_keeper import SupervisorKeeper
 from turnkeeper.actors.node.tree import NodeTree
 from turnkeeper.actors.node.writer_keeper import WriterKeeper
@@ -39,8 +42,8 @@ class Kept:
         self.changes = 0
         self._news = trio.Event()
         self.writer = WriterKeeper("/a/store", self._launch(), self.start, self._changed, self._refused)
-        tasks = SupervisorKeeper(Switchboard(), lambda token: False, self._changed, self.refusals.append, descriptors=9)
-        self.tree = NodeTree("/a/store", self.writer, tasks, self._refused, self.refusals.append)
+        self.tasks = SupervisorKeeper(Switchboard(), lambda token: False, self._changed, self._end, descriptors=9)
+        self.tree = NodeTree("/a/store", self.writer, self.tasks, self._refused, self._end)
         self.tree.greeted.set()
 
     def start(self, distrust_index: bool) -> subprocess.Popen[bytes]:
@@ -59,7 +62,10 @@ class Kept:
         self._news.set()
 
     def _refused(self, refusal: StorageError) -> None:
-        self.refusals.append(str(refusal))
+        self._end(str(refusal))
+
+    def _end(self, why: str) -> None:
+        self.refusals.append(why)
         self._news.set()
 
     async def comes(self, holds: Callable[[], bool]) -> None:
@@ -170,6 +176,25 @@ async def test_a_rebuild_is_carried_out_by_the_first_writer_that_serves(monkeypa
     assert reported == [{"rebuilt": True}] * 2
     assert tree.distrusted == [True, True]
     assert tree.processes[0].returncode == 0
+
+
+async def test_a_writer_that_takes_no_records_is_the_end_of_the_process_supervisor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The next one would fare no better: the node is told why it has to end, once."""
+    monkeypatch.setattr(node_tree, "FAILED_POLICY", RestartPolicy(backoff_first=0, backoff_max=0))
+    monkeypatch.chdir(tmp_path)
+    mismatch = VersionMismatch(1, "2", "b", "3", "a")
+
+    async def refuse(recorder: Recorder, *, task_status: object) -> None:
+        raise mismatch
+
+    monkeypatch.setattr(Recorder, "run", refuse)
+    async with kept(SERVES) as tree:
+        tree.tasks.wanted.set()
+        await tree.comes(lambda: bool(tree.refusals))
+        await wait_all_tasks_blocked()
+    assert tree.refusals == [str(mismatch)]
 
 
 @pytest.mark.parametrize("what", ["rebuild", "end"])

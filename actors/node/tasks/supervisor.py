@@ -74,7 +74,6 @@ class Supervisor:
         self._desk = Desk(self._recorder, self._spawner, switchboard)
         self._is_attached = is_attached
         self._live: dict[str, LiveTask] = {}
-        self._opened = trio.Event()
         self._adopted = trio.Event()
         # Bound before anything is looked at: what becomes of a task behind a look is told.
         self._bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
@@ -96,11 +95,11 @@ class Supervisor:
             except StorageError as error:  # a writer of another version, say
                 refusal = error
                 self._nursery.cancel_scope.cancel()
+                await trio.lowlevel.checkpoint()  # cancelled: one that returns before it has started is a mistake
 
         try:
             async with trio.open_nursery() as self._nursery:
                 self._owners = Owners(self._nursery, self._is_attached, self._stop_owned)
-                self._opened.set()
                 await self._nursery.start(record)
                 for task in (self._spawner.run, self._hear_shims, self._tick, self._adopt):
                     self._nursery.start_soon(task)
@@ -194,8 +193,6 @@ class Supervisor:
                 outcome.append(error)
             done.set()
 
-        with trio.CancelScope(shield=True):
-            await self._opened.wait()  # it is about to be, if this is the first request
         self._nursery.start_soon(run)
         await done.wait()
         if isinstance(outcome[0], StorageError):
