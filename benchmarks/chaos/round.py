@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import signal
@@ -34,6 +35,7 @@ WATCH_SECONDS = 0.7
 """So often it is looked what processes hold."""
 
 _SERVING: tuple[Role, ...] = ("host", "worker", "node", "writer", "spawner")
+_STOPPED: tuple[Role, ...] = ("host", "worker", "writer")
 
 
 def play(plan: RoundPlan, place: Path, interrupts: Interrupts, tell: Tell) -> Outcome:
@@ -111,10 +113,15 @@ def _kill_all(stage: Stage, strikes: Strikes, roles: tuple[Role, ...]) -> None:
 def _cut_power(stage: Stage, strikes: Strikes) -> None:
     """Cut the power of the store's disk, and let all die who used it.
 
-    The writer is stopped before: a sync that overlaps the cut may succeed and be lost, which no disk would do.
+    Who writes and who notes is stopped before: a sync that overlaps the cut may succeed and be lost, which no disk
+    would do; and whoever lives a moment longer than its machine would note what nobody can have seen.
     """
     assert stage.disk is not None
-    held = [Process(pid) for pid in stage.find()["writer"]]
+    found = stage.find()
+    held: list[Process] = []
+    for pid in (pid for role in _STOPPED for pid in found[role]):
+        with contextlib.suppress(ProcessLookupError):
+            held.append(Process(pid))
     for process in held:
         process.send(signal.SIGSTOP)
     for process in held:
