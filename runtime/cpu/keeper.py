@@ -106,16 +106,16 @@ class CpuKeeper:
 
     async def _do(self, order: bytes, given: Memory | None = None) -> Parcel:
         """Have a process do it, and give its answer. Cancelled, that process is killed and has ended."""
-        room = new_memory()
-        places = None if given is None else _path(given), _path(room)
         try:
+            room = new_memory()
+            places = None if given is None else _path(given), _path(room)
             answer = await self._processes.run_sync(run_job, order, *places, kill_on_cancel=True, limiter=self._limiter)
         except BrokenWorkerError as error:
             return Parcel(encode_frame(["died", f"its process {describe_exit(error.args[-1].exitcode)}"]))
         except OSError as error:
             if error.errno is not None:
-                return Parcel(encode_frame(["unstarted", f"no process can be started: {error}"]))
-            return _unreadable(error)
+                return Parcel(encode_frame(["unstarted", f"no process can be had for it: {error}"]))
+            return _unreadable(error)  # trio-parallel's own, of an answer that was cut
         except Exception as error:
             return _unreadable(error)
         return Parcel(answer, room if os.fstat(room.descriptor).st_size else None)
