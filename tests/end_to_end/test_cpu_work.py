@@ -24,6 +24,7 @@ from turnkeeper.runtime.identity import process_state
 
 from .. import jobs_at_work as jobs
 from ..marks import appears, lines
+from ..outcomes import collect
 from ..worker_hosts import possessions, wait_gone, write_module
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path")]
@@ -113,8 +114,11 @@ def peak_bytes(pid: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
 
 
-async def test_what_a_function_prints_is_seen_when_it_returns(work: CpuWork, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_what_a_function_prints_is_seen_when_it_returns(
+    work: CpuWork, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It goes where the host prints, and doesn't wait for the end of the process."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     await work.run(jobs.say, "words")
     assert capfd.readouterr().out == "words\n"
 
@@ -248,6 +252,18 @@ async def test_a_job_is_unknown_if_the_keeper_dies_and_the_next_one_has_another(
     await wait_gone(second_process)
 
 
+async def test_what_a_dead_keeper_had_not_begun_is_done_by_the_next_one(work: CpuWork) -> None:
+    """Whoever called doesn't notice that it had been handed over."""
+    _, keeper = await work.run(jobs.pids)
+    os.kill(keeper, signal.SIGSTOP)
+    outcomes: list[Any] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(collect, outcomes, work.run, jobs.add, 1, 2)
+        await wait_all_tasks_blocked()
+        os.kill(keeper, signal.SIGKILL)
+    assert outcomes == [3]
+
+
 async def test_leaving_kills_what_is_at_work_and_begins_nothing_more(tmp_path: Path) -> None:
     """Jobs at work are unknown, those that wait not started; and no process, memory or descriptor is left."""
     held, waiting = Held(tmp_path, "held"), Held(tmp_path, "waiting")
@@ -298,7 +314,7 @@ async def test_what_a_function_cant_return_is_its_failure(work: CpuWork) -> None
         await work.run(jobs.unplain)
     with pytest.raises(ActorError, match="over the limit of 16,777,216"):
         await work.run(jobs.huge)
-    with pytest.raises(ActorError, match="rest is an async function, and only plain ones are run here"):
+    with pytest.raises(ActorError, match=r"^TypeError: .*rest is an async function, and only plain ones are run here"):
         await work.run("tests.jobs_at_work:rest")
     assert (await work.run(jobs.pids))[0] == process
 
