@@ -539,7 +539,8 @@ class Runtime:
         seconds, which begin now, or cancelled, it isn't begun any more, or its process is killed and has ended.
 
         Raises:
-            TypeError: No other process finds the function, or an argument can't cross.
+            TypeError, ValueError: No other process finds the function, or an argument can't cross.
+            MessageTooLarge: The arguments are more than a frame holds.
             WorkerStartError, UnguardedMain: The module that it is in can't be imported.
             ActorNotStarted: It was not begun: the time was over before its turn, or there is no process.
             ActorUnknown: The time was over, or its process died: it may have been done, all or in part.

@@ -69,6 +69,7 @@ class CpuWork:
 
         Raises:
             TypeError, ValueError: It is no function that another process can import, or the arguments can't cross.
+            MessageTooLarge: The arguments are more than a frame holds.
             WorkerStartError, UnguardedMain: Another process could not import it.
             ActorNotStarted: It was not begun: its time was over before, or there is no process for it.
             ActorUnknown: Its time was over, or its process died.
