@@ -6,7 +6,7 @@ that can't be one is refused here, where its caller hears of it. Pure.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from turnkeeper.storage.errors import InvalidValue, NotFound
 
@@ -33,6 +33,11 @@ def check_wanted(wanted: object) -> None:
         raise TypeError(f"a session is named by a text (its id, a beginning of it, or its key), not {wanted!r:.100}")
     if not 0 < len(wanted) <= NAME_CHARACTERS_MAX or not is_encodable(wanted):
         raise NotFound(wanted[:NAME_CHARACTERS_MAX].encode(errors="replace").decode())
+
+
+def is_name(value: Any) -> bool:
+    """Say whether what came by a socket is a text that can name something."""
+    return value.__class__ is str and 0 < len(value) <= NAME_CHARACTERS_MAX
 
 
 def is_encodable(text: str) -> bool:

@@ -16,7 +16,7 @@ from turnkeeper.storage.format import is_id
 from turnkeeper.storage.limits import BATCH_BYTES_MAX, HEADER_BYTES_MAX, MIB, PATCH_BYTES_MAX
 from turnkeeper.storage.requests import Append, Post
 
-from ..names import NAME_CHARACTERS_MAX
+from ..names import is_name
 from ..protocol import HEADER_DEPTH_MAX
 
 RECORDS_MAX = 16
@@ -112,7 +112,7 @@ def _append_from_wire(entry: Any) -> Append:
         raise FrameError("an append's epoch and first are numbers from 0 on")
     if patch is not None and not _is_plain_map(patch):
         raise FrameError("an append's patch is a map of plain values")
-    if key is not None and not _is_text(key):
+    if key is not None and not is_name(key):
         raise FrameError("an append's key is a text")
     return Append(stream, epoch, first, lines, patch, key, create)
 
@@ -121,16 +121,16 @@ def opening_from_wire(message: Mapping[str, Any]) -> Opening:
     """Read the wish to open a stream. Raises FrameError."""
     wanted, header, takeover = message.get("wanted"), message.get("create"), message.get("takeover", False)
     known = message.get("known", [])
-    if not _is_text(wanted) or takeover.__class__ is not bool:
+    if not is_name(wanted) or takeover.__class__ is not bool:
         raise FrameError("an opening names what is wanted, and takeover is true or false")
     if header is not None:
-        if not _is_plain_map(header) or not _is_text(header.get("id")) or not is_id(header["id"]):
+        if not _is_plain_map(header) or not is_name(header.get("id")) or not is_id(header["id"]):
             raise FrameError("a new stream's header is a map of plain values with an id")
-        if header.get("key") is not None and not _is_text(header["key"]):
+        if header.get("key") is not None and not is_name(header["key"]):
             raise FrameError("a new stream's key is a text")
         if header.get("parent_seq") is not None and not _is_count(header["parent_seq"]):
             raise FrameError("the number of events that a fork begins with is a number from 0 on")
-    if known.__class__ is not list or not all(map(_is_text, known)):
+    if known.__class__ is not list or not all(map(is_name, known)):
         raise FrameError("the types that an opener knows are a list of short texts")
     return Opening(str(wanted), _owner_from_wire(message.get("owner")), takeover, header, frozenset(known))
 
@@ -139,7 +139,7 @@ def change_from_wire(message: Mapping[str, Any]) -> Change:
     """Read the wish to change a session. Raises FrameError."""
     wanted, title, deleted = message.get("wanted"), message.get("title"), message.get("deleted")
     labels = message.get("labels", {})
-    if not _is_text(wanted) or title.__class__ not in (str, type(None)) or deleted.__class__ not in (bool, type(None)):
+    if not is_name(wanted) or title.__class__ not in (str, type(None)) or deleted.__class__ not in (bool, type(None)):
         raise FrameError("a change names a session; its title is a text, and deleted is true or false")
     if labels.__class__ is not dict or not all(
         name.__class__ is str and value.__class__ in (str, type(None)) for name, value in labels.items()
@@ -151,13 +151,13 @@ def change_from_wire(message: Mapping[str, Any]) -> Change:
 def sending_from_wire(message: Mapping[str, Any]) -> Sending:
     """Read the wish to send a message. Raises FrameError."""
     to, tail, key, blobs = (message.get(name) for name in ("to", "tail", "key", "blobs"))
-    if not _is_text(to) or not _is_text(key) or tail.__class__ is not bytes:
+    if not is_name(to) or not is_name(key) or tail.__class__ is not bytes:
         raise FrameError("a message has a receiver and a key, and its tail is bytes")
-    if blobs.__class__ is not list or not all(_is_text(each) for each in blobs):
+    if blobs.__class__ is not list or not all(is_name(each) for each in blobs):
         raise FrameError("a message's blobs are a list of digests")
     author = message.get("author")
     if author is not None:
-        if author.__class__ is not list or len(author) != 2 or not (_is_text(author[0]) and _is_count(author[1])):
+        if author.__class__ is not list or len(author) != 2 or not (is_name(author[0]) and _is_count(author[1])):
             raise FrameError("a message's author is [session, epoch]")
         author = (author[0], author[1])
     return Sending(str(to), bytes(tail), str(key), blobs, author)
@@ -181,14 +181,14 @@ def recording_from_wire(message: Mapping[str, Any]) -> Recording:
 def _post_from_wire(post: Any) -> Post:
     match post:
         case {"stream": str(stream), "tail": bytes(tail), "key": str(key), "header": header, "patch": patch}:
-            if _is_text(stream) and _is_text(key) and _is_plain_map(header) and (patch is None or _is_plain_map(patch)):
+            if is_name(stream) and is_name(key) and _is_plain_map(header) and (patch is None or _is_plain_map(patch)):
                 return Post(stream, tail, key, header, patch)
     raise FrameError("a post has a stream, a key, a tail in bytes, a header and a patch of plain values")
 
 
 def _notice_from_wire(notice: Any) -> Sending:
     match notice:
-        case {"to": str(to), "tail": bytes(tail), "key": str(key)} if _is_text(to) and _is_text(key):
+        case {"to": str(to), "tail": bytes(tail), "key": str(key)} if is_name(to) and is_name(key):
             return Sending(to, tail, key, [], None)
     raise FrameError("a notice has a receiver, a key, and a tail in bytes")
 
@@ -196,7 +196,7 @@ def _notice_from_wire(notice: Any) -> Sending:
 def listening_from_wire(message: Mapping[str, Any]) -> Listening:
     """Read the wish to hear of messages. Raises FrameError."""
     match message:
-        case {"session": str(session), "epoch": int(epoch), "next": int(following)} if _is_text(session):
+        case {"session": str(session), "epoch": int(epoch), "next": int(following)} if is_name(session):
             if _is_count(epoch) and _is_count(following):
                 return Listening(session, epoch, following)
     raise FrameError("who listens has a session, its epoch and the number of the next message")
@@ -204,13 +204,13 @@ def listening_from_wire(message: Mapping[str, Any]) -> Listening:
 
 def _owner_from_wire(owner: Any) -> dict[str, Any]:
     """Read an owner, and nothing but its five fields."""
-    if not isinstance(owner, dict) or not _is_text(owner.get("token")):
+    if not isinstance(owner, dict) or not is_name(owner.get("token")):
         raise FrameError("an owner has a token")
     try:
         identity = Identity.from_map(owner)
     except ValueError as error:
         raise FrameError(str(error)) from None
-    if not _is_text(identity.boot) or not _is_text(identity.host):
+    if not is_name(identity.boot) or not is_name(identity.host):
         raise FrameError("an owner's boot and host are short texts")
     return {**identity.as_map(), "token": owner["token"]}
 
@@ -221,10 +221,6 @@ def number_of(message: Mapping[str, Any]) -> int:
     if number.__class__ is not int:
         raise FrameError("a request has a number, its id")
     return int(number)
-
-
-def _is_text(value: Any) -> bool:
-    return value.__class__ is str and 0 < len(value) <= NAME_CHARACTERS_MAX
 
 
 def _is_count(value: Any) -> bool:

@@ -18,7 +18,7 @@ from turnkeeper.storage.limits import INTEGER_MAX
 
 from ... import protocol
 from ...ids import is_task_id
-from ...names import NAME_CHARACTERS_MAX
+from ...names import is_name
 from ...tasks.records import TaskRequest
 
 SECONDS_MAX: Final = 10**9
@@ -175,14 +175,14 @@ def stop_from_wire(message: Mapping[str, Any]) -> Stop:
 def wait_from_wire(message: Mapping[str, Any]) -> Wait:
     """Read the wish to wait for a task. Raises FrameError."""
     task, tree = message.get("task"), message.get("tree", False)
-    if not _is_text(task) or tree.__class__ is not bool:
+    if not is_name(task) or tree.__class__ is not bool:
         raise FrameError("who waits names a task, and tree is true or false")
     return Wait(str(task), tree)
 
 
 def _text(message: Mapping[str, Any], name: str) -> str | None:
     value = message.get(name)
-    if value is None or _is_text(value):
+    if value is None or is_name(value):
         return value
     raise FrameError(f"a task's {name} is a short text")
 
@@ -214,13 +214,9 @@ def _seconds(found: Any, *, none: bool = False) -> float | None:
 
 
 def _ids(found: Any) -> list[str]:
-    if not isinstance(found, list) or len(found) > IDS_MAX or not all(_is_text(each) for each in found):
+    if not isinstance(found, list) or len(found) > IDS_MAX or not all(is_name(each) for each in found):
         raise FrameError("what is to be stopped is named by a list of ids")
     return list(dict.fromkeys(found))
-
-
-def _is_text(value: Any) -> bool:
-    return value.__class__ is str and 0 < len(value) <= NAME_CHARACTERS_MAX
 
 
 def _is_bytes(value: Any) -> bool:
