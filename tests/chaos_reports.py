@@ -40,6 +40,7 @@ COURSE = Course(
         Mark(6.0, "fault", "slow", "writer", "writer", (142,), {}, until=7.25),
         Mark(10.0, "fault", "index-damaged", "store", "index", (), {"how": "zeroed"}),
     ),
+    borders=(9.9,),
     flushes=Times.of([0.002] * 98 + [0.004, 1.5]),
 )
 

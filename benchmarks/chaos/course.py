@@ -80,13 +80,15 @@ class Mark:
 class Course:
     """What happened in a round, from its first moment to `seconds`; `began` is that moment, in the runner's time.
 
-    `flushes` are the times that agents waited for one, those too that waited until the store served again.
+    `borders` are when another life of the store began, but the first. `flushes` are the times that agents waited for
+    one, those too that waited until the store served again.
     """
 
     began: float
     seconds: float
     lanes: tuple[Lane, ...]
     marks: tuple[Mark, ...]
+    borders: tuple[float, ...] = ()
     flushes: Times = field(default_factory=Times)
 
     @property
@@ -121,8 +123,9 @@ def course_of(notes: Sequence[Note], recoveries: Iterable[tuple[Note, float]] = 
             marks.take(note)
     seconds = max(note["at"] for note in runner) - began
     flushes = Times.of(note["seconds"] for note in notes if note["what"] == "acknowledged" and "seconds" in note)
+    borders = tuple(note["at"] - began for note in runner if note["what"] == "life" and note["number"] > 1)
     in_time = tuple(sorted(marks.found, key=lambda mark: mark.at))
-    return Course(began, seconds, _lanes(runner, began, names), in_time, flushes)
+    return Course(began, seconds, _lanes(runner, began, names), in_time, borders, flushes)
 
 
 def _place(note: Note) -> tuple[str, int]:

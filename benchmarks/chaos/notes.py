@@ -256,6 +256,10 @@ class Notebook:
         """Something is done to somebody next: `kind` is kill, stop, continue or a fault's name, `target` a role."""
         self._write("strike", kind=kind, target=target, pids=list(pids), **members)
 
+    def life(self, number: int) -> None:
+        """The store's next life begins; who was killed, and whatever was waited for, in the one before is over."""
+        self._write("life", number=number)
+
     def died(self, pids: Sequence[int]) -> None:
         """These processes, which were struck, are dead: what is asked for from now on others answer."""
         self._write("died", pids=list(pids))

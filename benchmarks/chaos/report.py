@@ -22,7 +22,7 @@ ROUNDS_SHOWN_MAX: Final = 300
 HOW_RECOVERY_IS_MEASURED: Final = (
     "From the death of node or writer to the first acknowledgement of what was asked for behind it, by whomever: "
     "as the notes of runner and agents have it, each synced before the next step. Where the hosts were killed as well, "
-    "their own start is in it."
+    "their own start is in it; a death that ended a life of the store, with nobody left to be served, isn't counted."
 )
 
 _AS_IN_THE_DEMO: Final[Mapping[str, Sequence[str]]] = {

@@ -46,6 +46,7 @@ def play(plan: RoundPlan, place: Path, interrupts: Interrupts, tell: Tell) -> Ou
     """
     with Stage(plan, place, interrupts) as stage:
         for number, life in enumerate(plan.lives, 1):
+            stage.notebook.life(number)
             _live(stage, life, lambda number=number: tell(_phase(stage, number)))  # type: ignore[misc]
         tell("reading everything back")
         _read_all(stage)

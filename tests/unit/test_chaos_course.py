@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,13 @@ def test_how_something_was_spoiled_is_told_with_it(round: Round) -> None:
     round.at(1.1, lambda runner: runner.strike("spoiled", "index", how="zeroed"))
     mark = only_mark(round.course())
     assert (mark.lane, mark.name, mark.says) == ("store", "index-damaged", {"how": "zeroed"})
+
+
+def test_each_life_of_the_store_but_the_first_has_a_border(round: Round) -> None:
+    """There it was opened anew, after all had left it or were killed."""
+    for number, at in ((1, 0.5), (2, 3.0), (3, 5.5)):
+        round.at(at, partial(Notebook.life, number=number))
+    assert round.course().borders == (3.0, 5.5)
 
 
 def test_what_was_overcome_says_after_how_long(round: Round) -> None:

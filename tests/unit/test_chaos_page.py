@@ -131,10 +131,12 @@ def test_a_round_is_drawn_with_lives_strikes_and_violations() -> None:
     drawn = 2
     lives = sum(len(lane.lifetimes) for lane in COURSE.lanes)
     killed = sum(life.is_killed for lane in COURSE.lanes for life in lane.lifetimes)
-    legend = {"life": 2, "killed": 1, "span": 1}
+    legend = {"life": 2, "killed": 1, "span": 1, "border": 1}
+    lanes = len(COURSE.lanes) + len({"shims", "store"})
     assert page.count("span", "life") == drawn * lives + legend["life"]
     assert page.count("span", "killed") == drawn * killed + legend["killed"]
     assert page.count("span", "span") == drawn * 1 + legend["span"]
+    assert page.count("span", "border") == drawn * lanes + legend["border"]
     assert page.count("a", "mark") == drawn * len(COURSE.marks) + 2
     assert page.count("details", "broken") == 1
     assert page.attributes("style").count("left:18.00%") >= drawn, "2.25 s of 12.5 s"

@@ -56,6 +56,14 @@ def test_a_kill_that_nothing_comes_behind_has_no_time() -> None:
     assert recoveries([kill(1.0, target="host"), kill(1.0) | {"pids": []}, *asked]) == []
 
 
+def test_a_death_is_overcome_in_the_life_of_the_store_that_it_came_in() -> None:
+    """Between two lives nobody asks for anything, so what comes behind says nothing of it."""
+    lives = [{"what": "life", "at": at, "number": number} for number, at in ((1, 0.0), (2, 4.0))]
+    overcome = [kill(1.0), note("sent", 2.0), note("acknowledged", 3.5)]
+    late = [kill(3.8), note("sent", 5.0), note("acknowledged", 6.0)]
+    assert [seconds for _, seconds in recoveries([*lives, *overcome, *late])] == [2.5]
+
+
 def test_who_killed_itself_died_when_it_did() -> None:
     """The note of it may come much later."""
     notes = [note("sent", 3.0), note("acknowledged", 4.0), kill(9.0, target="node", died=2.5)]
