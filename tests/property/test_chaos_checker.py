@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ..chaos_histories import MadeRound, MadeRun, made_round
@@ -140,6 +140,7 @@ def read_by_all(made: MadeRound) -> MadeRound:
 # -- Properties
 
 
+@settings(max_examples=35)
 @given(SEEDS)
 def test_a_clean_history_never_gives_a_violation(seed: int) -> None:
     """With readers and without."""
@@ -150,6 +151,7 @@ def test_a_clean_history_never_gives_a_violation(seed: int) -> None:
 
 
 @pytest.mark.parametrize("change", ANY)
+@settings(max_examples=35)
 @given(seed=SEEDS)
 def test_any_change_of_an_event_that_readers_saw_is_found(change: Change, seed: int) -> None:
     """Of sessions, forks, inboxes and tasks alike."""
@@ -159,6 +161,7 @@ def test_any_change_of_an_event_that_readers_saw_is_found(change: Change, seed: 
 
 
 @pytest.mark.parametrize("change", OF_OWNED)
+@settings(max_examples=35)
 @given(seed=SEEDS)
 def test_any_change_of_an_acknowledged_event_is_found(change: Change, seed: int) -> None:
     """By what its agent noted, and by what the journal says of epochs, without any reader."""
@@ -167,6 +170,7 @@ def test_any_change_of_an_acknowledged_event_is_found(change: Change, seed: int)
     assert made.broken()
 
 
+@settings(max_examples=35)
 @given(SEEDS)
 def test_events_of_a_session_in_another_order_are_found(seed: int) -> None:
     """Any two that were sent, by the same opening or by two of them."""
@@ -179,6 +183,7 @@ def test_events_of_a_session_in_another_order_are_found(seed: int) -> None:
         assert made.broken()
 
 
+@settings(max_examples=35)
 @given(SEEDS)
 def test_a_missing_grant_is_found(seed: int) -> None:
     """Whoever works under an epoch was granted it."""

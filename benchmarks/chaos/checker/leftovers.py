@@ -10,7 +10,6 @@ import json
 import os
 import socket
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -252,12 +251,3 @@ def _files(store: Path) -> Iterator[str]:
     if record.exists():
         kept = json.loads(record.read_bytes())["directory"]
         yield from (str(path) for path in (store / "index").iterdir() if path != store / kept)
-
-
-def peaks(notes: Iterable[Note]) -> dict[str, tuple[float, int]]:
-    """Give the most memory, in bytes, and the most descriptors, that any process of each role was seen to hold."""
-    found: dict[str, tuple[float, int]] = defaultdict(lambda: (0.0, 0))
-    for note in notes:
-        memory, descriptors = found[note["role"]]
-        found[note["role"]] = max(memory, note["pss_bytes"]), max(descriptors, note["descriptors"])
-    return dict(found)

@@ -80,20 +80,17 @@ def _may_be_unnoted(type: str) -> bool:
 
 def refused_is_not_stored(evidence: Evidence) -> Iterator[Violation]:
     """What an append refused is nowhere; nor is what an opening that was overtaken was told isn't stored."""
+    sent = {(each.session, item.mark) for each in evidence.openings for item in each.items if not item.is_refused}
     for outcome in evidence.outcomes:
-        opening = outcome.opening
-        sent = {item.mark for each in evidence.openings if each.session == opening.session for item in _sent(each)}
-        stored = {(event.type, event.digest): event for event in evidence.stored.streams.get(opening.session, ())}
-        for item in opening.items:
-            if item.is_refused and item.mark not in sent and item.mark in stored:
-                event = stored[item.mark]
+        session = outcome.opening.session
+        refused = [item for item in outcome.opening.items if item.is_refused and (session, item.mark) not in sent]
+        events = evidence.stored.streams.get(session, ()) if refused else ()
+        stored = {(event.type, event.digest): event.seq for event in events}
+        for item in refused:
+            if item.mark in stored:
                 says = f"{item.type} {item.content} was refused, and is stored"
-                yield Violation("refused is not stored", opening.session, says, event.seq, item.note)
+                yield Violation("refused is not stored", session, says, stored[item.mark], item.note)
         yield from _judge_fence(outcome, evidence.stored)
-
-
-def _sent(opening: Opening) -> Iterator[Item]:
-    return (item for item in opening.items if not item.is_refused)
 
 
 def _judge_fence(outcome: Outcome, stored: Stored) -> Iterator[Violation]:
