@@ -44,10 +44,10 @@ def run_job(order: bytes, given: str | None, room: str) -> bytes:
     own = os.getpid()
     try:
         arguments = words["arguments"]
-        if given is not None:
-            memory = Memory(os.open(given, os.O_RDONLY | os.O_CLOEXEC))
-            put_back(arguments, {}, words["places"], deque([memory]))
-            del memory
+        if words["places"]:
+            memories = [] if given is None else [Memory(os.open(given, os.O_RDONLY | os.O_CLOEXEC))]
+            put_back(arguments, {}, words["places"], deque(memories))
+            del memories
         result = function(*arguments)
         if inspect.iscoroutine(result):
             result.close()

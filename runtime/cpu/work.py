@@ -35,6 +35,9 @@ from ..workers.main_module import load_failure_from_wire, main_module_of, requir
 from .job import encode_order
 from .parcel_socket import ParcelSocket
 
+KEEPERS_MAX = 5
+"""How many that die before they begin with a job are waited for in its name."""
+
 ENDING_SECONDS = 5.0
 """How long whoever was cancelled waits for the end of the job's process, which is killed at once."""
 
@@ -95,7 +98,7 @@ class CpuWork:
         """Have a job done whose turn it is. Cancelled, its process has ended, or it was not begun."""
         try:
             parcel = job.parcel()
-            while not job.begun:  # who didn't begin with it has died: it goes to the next one
+            for _ in range(KEEPERS_MAX):
                 parcels = await self._connect(job)
                 try:
                     with suppress(BrokenPipeError, ConnectionResetError):
@@ -103,8 +106,12 @@ class CpuWork:
                         await job.hear(parcels)
                 finally:
                     await _leave(parcels, job)
+                if job.begun:
+                    return
+                # Who didn't begin with it has died: it goes to the next one.
         except OSError as error:
             raise job.not_started(f"it can't be handed over: {error}") from error
+        raise job.not_started(f"{KEEPERS_MAX} times in a row the worker process didn't begin with it")
 
     async def _connect(self, job: _Job) -> ParcelSocket:
         while True:
@@ -216,7 +223,7 @@ class _Job:
         if places:
             try:
                 put_back(values, {}, places, self._memories)
-            except OSError as error:
+            except (OSError, FrameError) as error:  # no descriptor was left for its memory, say
                 raise ActorUnknown(self.name, f"its result can't be taken over: {error}") from error
         return values[0]
 

@@ -7,6 +7,7 @@ import math
 import mmap
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from anyio import wait_all_tasks_blocked
 
 from turnkeeper.actors.blocking.connecting import connect
 from turnkeeper.actors.runtime_opening import open_runtime
-from turnkeeper.runtime.cpu.work import CpuWork
+from turnkeeper.runtime.cpu.work import KEEPERS_MAX, CpuWork
 from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown, MessageTooLarge, WorkerStartError
 from turnkeeper.runtime.identity import process_state
 
@@ -261,6 +262,24 @@ async def test_what_a_dead_keeper_had_not_begun_is_done_by_the_next_one(work: Cp
         await wait_all_tasks_blocked()
         os.kill(keeper, signal.SIGKILL)
     assert outcomes == [3]
+
+
+async def test_a_job_with_which_no_keeper_begins_isnt_started(work: CpuWork, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It doesn't go from one to the next for ever."""
+    await work.run(jobs.add, 1, 2)
+    monkeypatch.setattr(work, "_address", work._address + b"-of-others")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(work._address)
+        listener.listen()
+        outcomes: list[Any] = []
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(collect, outcomes, work.run, jobs.add, 1, 2)
+            for _ in range(KEEPERS_MAX):
+                await anyio.wait_readable(listener)
+                listener.accept()[0].close()
+        assert str(outcomes) == str(
+            [ActorNotStarted("add", "5 times in a row the worker process didn't begin with it")]
+        )
 
 
 async def test_leaving_kills_what_is_at_work_and_begins_nothing_more(tmp_path: Path) -> None:
