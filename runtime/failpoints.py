@@ -4,7 +4,8 @@ A failpoint is a name for "before" or "behind" a function. Nothing of it stands 
 started with the variable `TURNKEEPER_FAILPOINTS` wraps the functions of its points, once, and any other process is what
 it is without this module. The variable names a directory. Who passes a point whose name a file there has renames that
 file to `NAME.PID`, and sends itself the signal whose number stands in it, SIGKILL if none does: so one process obeys
-each file, at a moment that whoever wrote it has chosen, and it is known which.
+each file, at a moment that whoever wrote it has chosen, and it is known which. A second number says at which of its
+passes from now on a process obeys, if that isn't the first.
 
 Standard library only: spawner and shims have failpoints, too.
 """
@@ -64,15 +65,18 @@ def _find(where: str) -> tuple[Any, str]:
 class _Point:
     def __init__(self, path: str) -> None:
         self._path = path
+        self._passes = 0
 
     def passed(self) -> None:
-        """Obey the file of this point, if there is one and nobody else has it."""
-        taken = f"{self._path}.{os.getpid()}"
+        """Obey the file of this point, if there is one, its time has come, and nobody else has it."""
         with suppress(OSError):
-            os.rename(self._path, taken)
-            with open(taken) as file:
-                number = int(file.read() or signal.SIGKILL)
-            os.kill(os.getpid(), number)
+            with open(self._path) as file:
+                number, _, passes = file.read().partition(" ")
+            self._passes += 1
+            if self._passes >= int(passes or 1):
+                os.rename(self._path, f"{self._path}.{os.getpid()}")
+                self._passes = 0
+                os.kill(os.getpid(), int(number or signal.SIGKILL))
 
 
 def _wrapped(function: Any, before: Callable[[], None] | None, behind: Callable[[], None] | None) -> Any:

@@ -15,12 +15,17 @@ import fcntl
 import os
 import struct
 import subprocess
+import time
 import uuid
 from pathlib import Path
 
 IMAGE_BYTES = 320 * 1024 * 1024
 """More than the reserve that a store keeps. It is sparse."""
 
+UNMOUNT_SECONDS = 10.0
+"""How long a disk without power may still be in use."""
+
+_AGAIN_SECONDS = 0.05
 _CLONE_NEWNS = 0x00020000
 _SHUT_DOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN
 _WITHOUT_FLUSHING_THE_LOG = 2
@@ -63,9 +68,20 @@ class CutDisk:
 
     def restart(self) -> None:
         """Unmount and mount it, in a boot with another id. Nobody may use it meanwhile."""
-        _run("umount", str(self.mounted))
+        self._power_down()
         self._change_boot_id()
         self.power_up()
+
+    def _power_down(self) -> None:
+        """Unmount it; whoever used it a moment ago may still have to be torn down by the system."""
+        deadline = time.monotonic() + UNMOUNT_SECONDS
+        while True:
+            try:
+                return _run("umount", str(self.mounted))
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_AGAIN_SECONDS)
 
     def release(self) -> None:
         """Take all mounts away, whatever state they are in."""

@@ -49,6 +49,11 @@ Habit = Literal["blobs", "tokens", "tools", "sends", "accepts", "forks", "delete
 HABITS: tuple[Habit, ...] = get_args(Habit)
 
 Ending = Literal["in order", "killed", "power cut"]
+Index = Literal["kept", "index-deleted", "index-damaged"]
+Cut = Literal["at any moment", "behind a write", "behind a successor's answers"]
+"""When the power is cut: behind a write that isn't synced yet; when a writer died there, and its successor has answered
+what was sent again.
+"""
 
 NOT_WANTED = "not wanted"
 """Why something is left out of a plan that the machine could do."""
@@ -115,24 +120,35 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """A fault, for `for_ms`. `target` is whom it hits, `number` is drawn, and what it counts the fault knows."""
+    """A fault, for `for_ms`. `target` is whom it hits, `number` is drawn, and what it counts the fault knows.
+
+    Who is to be stopped at a `point` stops when it passes that place in its program for the next time. With `takeover`
+    somebody else is to do his work meanwhile: a stopped host's sessions are taken over, a stopped writer's node is
+    killed.
+    """
 
     at_ms: int
     kind: Fault
     target: str
     for_ms: int
     number: int
+    point: str | None
+    takeover: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What happens from an opening of the store until all are gone; `index` is what becomes of the index then."""
+    """What happens from an opening of the store until all are gone; `index` is what becomes of the index then.
+
+    `cut` says at which moment the power is cut, if that is how it ends.
+    """
 
     length_ms: int
     kills: tuple[Kill, ...]
     disturbances: tuple[Disturbance, ...]
     ending: Ending
-    index: Literal["kept", "index-deleted", "index-damaged"]
+    cut: Cut
+    index: Index
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +244,8 @@ def _draw_hosts(load: Random) -> list[HostPlan]:
     loops: list[Loop] = ["trio", "asyncio"]
     load.shuffle(loops)
     hosts = []
-    for number in range(load.choice((2, 2, 3))):
-        agents = tuple(_draw_agent(load, f"agent-{number}-{each}") for each in range(load.choice((2, 3, 4))))
+    for number in range(load.choice((1, 2, 2, 3))):
+        agents = tuple(_draw_agent(load, f"agent-{number}-{each}") for each in range(load.choice((1, 2, 3, 4))))
         followers = tuple(
             FollowerPlan(f"follower-{number}-{each}", load.choice((0, 0, 2, 20)))
             for each in range(load.choice((0, 1, 1)))
@@ -254,16 +270,18 @@ def _draw_life(chance: Random) -> Life:
         return chance.randrange(round(length * LATEST_SHARE))
 
     kills = [_draw_kill(chance, moment()) for _ in range(chance.choice((1, 2, 3, 4)))]
-    disturbances = [_draw_disturbance(chance, moment()) for _ in range(chance.choice((0, 0, 1, 1, 2)))]
+    disturbances = [_draw_disturbance(chance, moment()) for _ in range(chance.choice((0, 1, 1, 2)))]
     endings: tuple[Ending, ...] = ("in order", "killed", "power cut")
     (ending,) = chance.choices(endings, (5, 3, 2))
-    (index,) = chance.choices(("kept", "index-deleted", "index-damaged"), (6, 2, 2))
+    cut = chance.choice(get_args(Cut))
+    (index,) = chance.choices(get_args(Index), (6, 2, 2))
     return Life(
         length,
         tuple(sorted(kills, key=lambda kill: kill.at_ms)),
         tuple(sorted(disturbances, key=lambda each: each.at_ms)),
         ending,
-        index,  # type: ignore[arg-type]
+        cut,
+        index,
     )
 
 
@@ -280,17 +298,18 @@ def _draw_kill(chance: Random, at_ms: int) -> Kill:
     return Kill(at_ms, ROLES, None, draw)
 
 
-_STOPPED = ("writer", "node", "host")
+_STOPPED = ("writer", "node", "host", "host")
 _TIMED: tuple[Fault, ...] = ("stop", "eio", "enospc", "slow", "short", "socket", "clock")
-_WEIGHTS = (6, 3, 3, 3, 2, 3, 2)
+_WEIGHTS = (8, 3, 3, 3, 2, 3, 2)
 
 
 def _draw_disturbance(chance: Random, at_ms: int) -> Disturbance:
     (kind,) = chance.choices(_TIMED, _WEIGHTS)
-    target = chance.choice(_STOPPED) if kind == "stop" else "writer"
-    if kind == "socket":
-        target = chance.choice(("node.sock", "writer.sock"))
-    return Disturbance(at_ms, kind, target, chance.randint(200, 1500), chance.randrange(1 << 30))
+    stopped, socket = chance.choice(_STOPPED), chance.choice(("node.sock", "writer.sock"))
+    target = {"stop": stopped, "socket": socket}.get(kind, "writer")
+    for_ms, number, takeover = chance.randint(200, 1500), chance.randrange(1 << 30), chance.random() < 0.7
+    point = chance.choice(POINTS[target]) if kind == "stop" and target in POINTS and chance.random() < 0.5 else None
+    return Disturbance(at_ms, kind, target, for_ms, number, point, takeover)
 
 
 # -- plain values

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
-import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from random import Random
 
 from ..measuring import Tell
-from . import spoiling, victims
+from . import spoiling
 from .checker.losses import CopyReading, expected_loss
 from .interrupts import Interrupts
 from .outcome import Copied, Outcome, judge_round
 from .plan import Copying, Life, Role, RoundPlan
+from .power_cut import cut_power
 from .stage import GONE_SECONDS, LEAVE_SECONDS, Stage
-from .store_processes import Process, is_alive, state_of
 from .strikes import Strikes
 from .watching import note_processes
 
@@ -35,7 +33,6 @@ WATCH_SECONDS = 0.7
 """So often it is looked what processes hold."""
 
 _SERVING: tuple[Role, ...] = ("host", "worker", "node", "writer", "spawner")
-_STOPPED: tuple[Role, ...] = ("host", "worker", "writer")
 
 
 def play(plan: RoundPlan, place: Path, interrupts: Interrupts, tell: Tell) -> Outcome:
@@ -76,9 +73,9 @@ def _live(stage: Stage, life: Life, tell: Callable[[], None]) -> None:
     if life.ending == "in order":
         _leave_in_order(stage)
     elif life.ending == "killed":
-        _kill_all(stage, strikes, _SERVING)
+        strikes.kill_all(_SERVING)
     else:
-        _cut_power(stage, strikes)
+        cut_power(stage, strikes, life.cut)
     stage.await_gone()
     if stage.disk is not None and life.ending == "power cut":
         stage.disk.restart()
@@ -103,36 +100,6 @@ def _leave_in_order(stage: Stage) -> None:
         if not host.has_ended:
             stage.complain(f"{name} was ordered to leave, and hasn't {LEAVE_SECONDS:.0f} s later")
     stage.release_hosts()
-
-
-def _kill_all(stage: Stage, strikes: Strikes, roles: tuple[Role, ...]) -> None:
-    found = stage.find()
-    strikes.kill({pid: role for role in roles for pid in found[role]}, restart=False)
-    stage.release_hosts()
-
-
-def _cut_power(stage: Stage, strikes: Strikes) -> None:
-    """Cut the power of the store's disk, and let all die who used it.
-
-    Who writes and who notes is stopped before: a sync that overlaps the cut may succeed and be lost, which no disk
-    would do; and whoever lives a moment longer than its machine would note what nobody can have seen.
-    """
-    assert stage.disk is not None
-    found = stage.find()
-    held: list[Process] = []
-    for pid in (pid for role in _STOPPED for pid in found[role]):
-        with contextlib.suppress(ProcessLookupError):
-            held.append(Process(pid))
-    for process in held:
-        process.send(signal.SIGSTOP)
-    for process in held:
-        stage.wait(GONE_SECONDS, lambda pid=process.pid: state_of(pid) == "T" or not is_alive(pid))  # type: ignore[misc]
-    stage.notebook.strike("power", "disk")
-    stage.disk.cut()
-    _kill_all(stage, strikes, (*_SERVING, "shim"))
-    victims.kill_marked(stage.mark)
-    for process in held:
-        process.close()
 
 
 def _spoil_index(stage: Stage, life: Life) -> None:

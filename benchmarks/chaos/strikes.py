@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import signal
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 
 from . import faults, victims
+from .failpoint import Failpoint
 from .faults import Lift, Missed
 from .plan import Disturbance, Kill, Life, Role
 from .stage import Stage
@@ -16,7 +18,10 @@ RESTART_SECONDS = 0.15
 """So long after its death a host is started again."""
 
 TAKEOVER_SECONDS = 0.1
-"""So long after a host was stopped another one takes its sessions over."""
+"""So long after somebody was stopped somebody else takes over."""
+
+LOOK_SECONDS = 0.01
+"""So often it is looked whether somebody has stopped at a failpoint."""
 
 CLOCK_SECONDS = (5, 100_000)
 """How far a clock is set back."""
@@ -28,6 +33,7 @@ class Strikes:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._ongoing: list[_Ongoing] = []
+        self._may_kill_node = "node" not in dict(stage.plan.left_out)
 
     def plan(self, life: Life) -> None:
         """Put all that is planned into the timeline."""
@@ -37,18 +43,15 @@ class Strikes:
             self._stage.timeline.at(disturbance.at_ms / 1000, partial(self._disturb, disturbance))
 
     def end(self) -> None:
-        """End all faults, take away the failpoints that nobody has passed, and note who has passed one."""
+        """End all faults, take away the failpoints that nobody has passed, and note who has passed one and died."""
         for ongoing in self._ongoing:
             ongoing.end()
         for path in sorted(self._stage.points.iterdir()):
-            self._note_obeyed(path.name)
+            point, _, pid = path.name.partition(".")
+            if pid and not path.read_text():
+                members = {"point": point, "died": path.stat().st_ctime}
+                self._stage.notebook.strike("kill", point.partition("-")[0], [int(pid)], **members)
             path.unlink()
-
-    def _note_obeyed(self, name: str) -> None:
-        point, _, pid = name.partition(".")
-        if pid:
-            died = (self._stage.points / name).stat().st_ctime
-            self._stage.notebook.strike("kill", point.partition("-")[0], [int(pid)], point=point, died=died)
 
     # -- Kills
 
@@ -76,6 +79,12 @@ class Strikes:
         if restart:
             for name in struck:
                 stage.timeline.at(stage.timeline.now + RESTART_SECONDS, partial(self._start_again, name))
+
+    def kill_all(self, roles: Sequence[Role]) -> None:
+        """Kill everybody of these roles, for good; the hosts are among them."""
+        found = self._stage.find()
+        self.kill({pid: role for role in roles for pid in found[role]}, restart=False)
+        self._stage.release_hosts()
 
     def _start_again(self, name: str) -> None:
         host = self._stage.hosts[name]
@@ -108,11 +117,12 @@ class Strikes:
             seconds = Random(number).randint(*CLOCK_SECONDS)
             stage.notebook.strike(kind, "all", seconds=seconds)
             return stage.clock.set_back(seconds)
+        if fault.point is not None:
+            return self._stop_at(fault, fault.point)
         pids = self._one_of(fault.target, number)
         stage.notebook.strike(kind, fault.target, pids)
         if kind == "stop":
-            if fault.target == "host":
-                stage.timeline.at(stage.timeline.now + TAKEOVER_SECONDS, partial(self._take_over, pids[0]))
+            self._plan_takeover(fault, pids[0])
             return faults.stop(pids)
         journal = stage.store / "journal"
         match kind:
@@ -132,13 +142,42 @@ class Strikes:
             raise Missed(f"there is no {role} now", is_tried=False)
         return [there[number % len(there)]]
 
-    def _take_over(self, stopped: int) -> None:
+    def _stop_at(self, fault: Disturbance, point: str) -> Lift:
+        """Have somebody stop at a failpoint; who it was is looked for until the end, which lets him go on."""
+        stage = self._stage
+        stage.notebook.strike("arm", fault.target, point=point, signal="SIGSTOP")
+        stop = Failpoint(stage.points, point, signal.SIGSTOP)
+
+        def look() -> None:
+            pid = stop.obeyed_by()
+            if pid is not None:
+                stage.notebook.strike("stop", fault.target, [pid], point=point)
+                self._plan_takeover(fault, pid)
+            elif stop.is_armed:
+                stage.timeline.at(stage.timeline.now + LOOK_SECONDS, look)
+
+        look()
+        return stop.lift
+
+    def _plan_takeover(self, fault: Disturbance, stopped: int) -> None:
+        moment = self._stage.timeline.now + TAKEOVER_SECONDS
+        if fault.takeover and fault.target == "host":
+            self._stage.timeline.at(moment, partial(self._take_over_sessions, stopped))
+        elif fault.takeover and fault.target == "writer":
+            self._stage.timeline.at(moment, self._kill_node)
+
+    def _take_over_sessions(self, stopped: int) -> None:
         """Let another host take over the sessions of one that is stopped, where there is another one."""
         hosts = self._stage.hosts.values()
         its = [agent for host in hosts if host.pid == stopped for agent in host.plan.agents if not agent.in_worker]
         other = next((host for host in hosts if host.pid != stopped and not host.has_ended), None)
         if other is not None:
             other.take_over(its)
+
+    def _kill_node(self) -> None:
+        """Let another node, and so another writer, be started beside a writer that is stopped."""
+        if self._may_kill_node:
+            self.kill(dict.fromkeys(self._stage.find()["node"], "node"))
 
 
 class _Ongoing:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import product
+from typing import get_args
 
 import pytest
 
@@ -11,6 +13,7 @@ from turnkeeper.benchmarks.chaos.plan import (
     FAULTS,
     HABITS,
     ROLES,
+    Cut,
     RoundPlan,
     agent_from_map,
     host_from_map,
@@ -57,6 +60,10 @@ def test_everything_occurs() -> None:
     hosts = [host for plan in plans for host in plan.hosts]
     assert set().union(*map(kinds_in, plans)) == {*ROLES, *FAULTS}
     assert {life.ending for life in lives} == {"in order", "killed", "power cut"}
+    assert {life.cut for life in lives} == set(get_args(Cut))
+    stops = [each for life in lives for each in life.disturbances if each.kind == "stop"]
+    assert {(stop.target, stop.takeover) for stop in stops} == set(product(("host", "node", "writer"), (True, False)))
+    assert {stop.point is None for stop in stops if stop.target != "host"} == {True, False}
     assert {host.loop for host in hosts} == {"trio", "asyncio"}
     assert {habit for host in hosts for agent in host.agents for habit in agent.habits} == set(HABITS)
     assert {agent.in_worker for host in hosts for agent in host.agents} == {True, False}

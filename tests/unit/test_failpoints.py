@@ -12,14 +12,20 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.actors.failpoints import NODE, POINTS, WRITER
+from turnkeeper.benchmarks.chaos.failpoint import Failpoint
+from turnkeeper.benchmarks.chaos.store_processes import state_of
 from turnkeeper.runtime import failpoints
 from turnkeeper.runtime.tasks.failpoints import SHIM, SPAWNER
 from turnkeeper.storage.filesystem import LocalFileSystem
+
+from ..serving import eventually
 
 SECONDS_MAX = 30.0
 
 PROGRAM = """
 import asyncio, os, sys
+from turnkeeper.benchmarks.chaos.failpoint import Failpoint
+from turnkeeper.benchmarks.chaos.store_processes import state_of
 from turnkeeper.runtime import failpoints
 
 class Work:
@@ -77,6 +83,33 @@ def test_a_file_is_obeyed_once(tmp_path: Path) -> None:
     first = run(tmp_path, "before work:Work.do", str(signal.SIGCONT.value))
     assert first[1:] == (0, "".join(f"did {number}\nwaited {number}\n" for number in range(3)))
     assert os.listdir(tmp_path) == [f"a-point.{first[0]}"]
+
+
+def test_the_file_may_name_a_later_pass(tmp_path: Path) -> None:
+    """Who passes the point so often from now on obeys it then."""
+    _, code, output = run(tmp_path, "before work:Work.do", f"{signal.SIGTERM.value} 2")
+    assert (code, output) == (-signal.SIGTERM, "did 0\nwaited 0\ndid 1\nwaited 1\n")
+
+
+def test_the_runner_knows_who_has_stopped_and_lets_him_go_on(tmp_path: Path) -> None:
+    """A stop at a failpoint is one that ends, and what is armed and never passed is taken away."""
+    code = PROGRAM.replace('open(os.environ["TURNKEEPER_FAILPOINTS"] + "/a-point", "w").write(sys.argv[2])', "pass")
+    stop = Failpoint(tmp_path, "a-point", signal.SIGSTOP, passes=2)
+    environment = {**os.environ, failpoints.VARIABLE: str(tmp_path)}
+    command = [sys.executable, "-c", code, "before work:Work.do", ""]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        assert stop.obeyed_by() is None or stop.obeyed_by() == process.pid
+        eventually(lambda: stop.obeyed_by() == process.pid and state_of(process.pid) == "T")
+        assert not stop.is_armed
+        stop.lift()
+        said, _ = process.communicate(timeout=SECONDS_MAX)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, said.count("did")) == (0, 3)
+    Failpoint(tmp_path, "other-point", signal.SIGKILL).lift()
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("points", [WRITER, NODE, SPAWNER, SHIM], ids=["writer", "node", "spawner", "shim"])
