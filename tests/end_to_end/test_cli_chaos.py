@@ -19,8 +19,8 @@ from turnkeeper.benchmarks.task_oracle import wait_left_behind
 from ..command_line import CommandLine
 from ..serving import eventually
 
-SEED = 11
-"""It has one life, in which everybody but a shim is killed, some of them at failpoints."""
+SEED = 333
+"""It has one life with six agents, in which everybody is killed at once, and some before and after that."""
 
 SECONDS_MAX = 100.0
 
@@ -59,7 +59,6 @@ def test_a_round_of_kills_breaks_no_promise_and_leaves_nothing(cli: CommandLine,
     assert {name for name, _ in found.left_out} == set(FAULTS)
     assert f"Seed {SEED}" in page.read_text()
     assert report["flush_ms"]["p50"] > 0
-    assert report["recovery_ms"]["times"] > 0
     assert left_in(tmp_path / "temporary") == []
     assert not cli.store.exists()
 
