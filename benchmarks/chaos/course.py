@@ -104,11 +104,6 @@ class Course:
         """Count what was done of one kind, by its name."""
         return Counter(mark.name for mark in self.marks if mark.kind == kind)
 
-    @property
-    def recovery_seconds(self) -> list[float]:
-        """Give all times from a strike to the first acknowledgement of what was asked for behind it."""
-        return [mark.recovery for mark in self.marks if mark.recovery is not None]
-
 
 def course_of(notes: Sequence[Note], recoveries: Iterable[tuple[Note, float]] = ()) -> Course:
     """Find a round's course in all its notes; `recoveries` are strikes, and the seconds until each was overcome."""

@@ -173,7 +173,6 @@ def test_what_was_overcome_says_after_how_long(round: Round) -> None:
     round.at(2.0, lambda runner: runner.strike("kill", "node", [1]))
     course = round.course((2, 0.3))
     assert [mark.recovery for mark in course.marks] == [0.3, None]
-    assert course.recovery_seconds == [0.3]
 
 
 def test_flushes_are_timed_by_who_waited_for_them(round: Round) -> None:
