@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -136,13 +136,23 @@ with tests.serving.served_store(Path({str(tmp_path / "store")!r})) as store:
 
 def test_a_candidate_loads_only_the_standard_library_before_it_has_the_lock() -> None:
     """Event loop, msgpack and LMDB come after the lock: forty-nine of fifty candidates never need them."""
-    program = "import sys, turnkeeper.actors.node.node_main, turnkeeper.storage.store; print(*sys.modules)"
-    root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": str(root / ".import")}
-    command = [sys.executable, "-S", "-P", "-c", program]
-    loaded = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout
-    others = {name.split(".")[0] for name in loaded.split()} - sys.stdlib_module_names - {"turnkeeper"}
+    loaded = loaded_with("turnkeeper.actors.node.node_main", "turnkeeper.storage.store", options=["-S"])
+    others = {name.split(".")[0] for name in loaded} - sys.stdlib_module_names - {"turnkeeper"}
     assert others <= {"__main__"}
+
+
+def test_a_node_without_tasks_loads_no_process_supervisor() -> None:
+    """Nor the supervision of its tree before somebody was greeted: whoever starts a node for a moment waits for it."""
+    of_tasks = {name for name in loaded_with("turnkeeper.actors.node.node") if "supervis" in name or ".tasks." in name}
+    assert of_tasks == {"turnkeeper.actors.node.tasks.owners", "turnkeeper.actors.node.tasks.supervisor_keeper"}
+
+
+def loaded_with(*modules: str, options: Sequence[str] = ()) -> list[str]:
+    """Give the names of all that a new interpreter has loaded that imports these modules."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / ".import")}
+    command = [sys.executable, *options, "-P", "-c", f"import sys, {', '.join(modules)}; print(*sys.modules)"]
+    loaded = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout
+    return loaded.split()
 
 
 # -- Ending
