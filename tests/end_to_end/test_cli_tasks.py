@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.actors.client.asking import node_pid
+from turnkeeper.storage.lock import store_is_held
 
 from ..command_line import DEADLINE_SECONDS, CommandLine
 from ..served_tasks import marked_processes, no_task_left
@@ -223,6 +224,7 @@ def test_looking_needs_nobody_and_changes_nothing(cli: CommandLine) -> None:
     os.kill(node, signal.SIGKILL)
     gate.touch()
     eventually(lambda: cli.here("task", "show", ending, "--json").object["state"] == "ended")
+    eventually(lambda: not store_is_held(str(cli.store)))  # the writer leaves a clean index, and nobody else is there
     before = files(cli.store)
     assert cli.succeed_here("task", "show", ending, "--json").object["how"] == {"code": 9}
     assert {row["id"]: row["state"] for row in cli.succeed_here("task", "list", "--json").objects} == {
