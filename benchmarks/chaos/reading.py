@@ -2,7 +2,8 @@
 
 `python -m turnkeeper.benchmarks.chaos.reading STORE NOTES`. Each session is opened, which closes what a crash left open
 in it, closed, and read whole through the product, as its agents would; so is the list of sessions, and everything is
-followed once from its beginning. Beside it the checker reads the files.
+followed once from its beginning. Tasks have the time that they take to end; what a killed shim has left of one is
+stopped, as it is named, and nobody else would. Beside it the checker reads the files.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from pathlib import Path
 
 import anyio
 
-from turnkeeper import Event, Runtime, SessionInfo, open_runtime
+from turnkeeper import Event, Runtime, SessionInfo, TaskState, open_runtime
 
 from .noted_session import Maker, noted
 from .notes import Notebook
 
 PAGE = 1000
 FOLLOWER = "reader"
+TASKS_SECONDS = 15.0
+GRACE_SECONDS = 0.3
 SILENT_SECONDS = 0.5
 """When following gives nothing for so long, it has come to the end."""
 
@@ -34,6 +37,7 @@ async def read_all(store: str, notebook: Notebook) -> None:
             await _read(runtime, row.id, notebook)
         notebook.listed([row.id for row in await all_sessions(runtime)])
         await _follow(runtime, notebook)
+        await _end_tasks(runtime, notebook)
         notebook.leaving()
 
 
@@ -68,6 +72,24 @@ async def _follow(runtime: Runtime, notebook: Notebook) -> None:
     if events:
         notebook.followed(FOLLOWER, events)
     await following.aclose()
+
+
+async def _end_tasks(runtime: Runtime, notebook: Notebook) -> None:
+    """Wait for the ends of tasks, and stop what is left of those that are lost."""
+    tasks: list[TaskState] = []
+    while page := await runtime.tasks(limit=PAGE, after=tasks[-1] if tasks else None):
+        tasks += page
+    if not tasks:
+        return
+    left = [
+        task for task in await runtime.wait_tasks(*(task.id for task in tasks), timeout=TASKS_SECONDS) if task.survivors
+    ]
+    for task in left:
+        if task.key is not None:
+            notebook.stopping(task.key)
+    stopped = await runtime.stop_tasks(*(task.id for task in left), grace=GRACE_SECONDS)
+    if stopped.left:
+        raise RuntimeError(f"a stop has left something of {stopped.left}")
 
 
 def main() -> None:
