@@ -138,3 +138,16 @@ def test_a_task_may_end_otherwise_if_that_was_done_to_it() -> None:
     call_a_task_lost(other)
     other.notebook("runner").strike("kill", "writer", [76])
     assert other.broken().keys() == {"task ends"}
+
+
+def test_what_nobody_syncs_of_a_task_may_go_with_the_power() -> None:
+    """A task that had begun before a cut may be lost, and what it printed; one that began behind it may not."""
+    cut = clean_round()
+    call_a_task_lost(cut)
+    cut.notebook("runner").strike("power", "disk")
+    assert cut.broken() == {}
+    before = clean_round()
+    call_a_task_lost(before)
+    before.notebook("runner").strike("power", "disk")
+    said(before, "strike")["at"] = said(before, "starting")["at"] - 1
+    assert before.broken().keys() == {"task ends"}

@@ -72,7 +72,8 @@ def tasks_end_once_and_right(evidence: Evidence) -> Iterator[Violation]:
             yield from _judge_records(task, events)
             ends = [event for event in events if event.type == "task/ended"]
             if len(ends) == 1:
-                yield from _judge_end(task, ends[0].data, _shim_of(events), struck)
+                has_lost_power = _has_lost_power(evidence, task.starting["at"])
+                yield from _judge_end(task, ends[0].data, _shim_of(events), struck, has_lost_power)
                 yield from _judge_told(task, ends[0].data)
             elif ends or evidence.is_settled:
                 yield _violation("task ends", task, f"it has {len(ends)} ends")
@@ -108,7 +109,7 @@ def outputs_are_whole(evidence: Evidence) -> Iterator[Violation]:
     Who is left behind by a command may print more after its end. Nobody syncs what commands print, so nothing can be
     said of it where the power was cut.
     """
-    if evidence.outputs is None or any(note["kind"] == "power" for note in evidence.notes.get("strike", ())):
+    if evidence.outputs is None or _has_lost_power(evidence):
         return
     for task in _tasks(evidence).values():
         for stream, end in zip(task.streams, _ends(task, evidence.stored), strict=False):
@@ -160,12 +161,13 @@ def _judge_records(task: _Task, events: Sequence[StoredEvent]) -> Iterator[Viola
 
 
 def _judge_end(
-    task: _Task, end: Mapping[str, Any], shim: int | None, struck: Mapping[str, set[int]]
+    task: _Task, end: Mapping[str, Any], shim: int | None, struck: Mapping[str, set[int]], has_lost_power: bool
 ) -> Iterator[Violation]:
     how, by, expect = end.get("how"), end.get("by"), task.expect
     said = f"it ended with {dict(how or {}) or end.get('why')} by {by}"
     if end.get("state") == "lost":
-        if shim not in struck["shim"] and not (shim is None and struck["shim"]):
+        is_struck = shim in struck["shim"] or (shim is None and struck["shim"])
+        if not is_struck and not has_lost_power:
             yield _violation("task ends", task, f"{said}: it is called lost, and nobody killed its shim")
     elif by == "stop" or (by == "owner" and task.starting["policy"] == "kill"):
         is_allowed = task.is_stopped if by == "stop" else task.starting["pid"] in struck["owner"]
@@ -232,6 +234,11 @@ def _shim_of(events: Sequence[StoredEvent]) -> int | None:
     """Give the pid of a task's shim, if its start was recorded."""
     shims = [event.data["shim"]["pid"] for event in events if event.type == "task/started"]
     return shims[0] if shims else None
+
+
+def _has_lost_power(evidence: Evidence, since: float = 0.0) -> bool:
+    """Say whether the power was cut, since a moment: then what nobody had synced is lost, a task's files among it."""
+    return any(note["kind"] == "power" and note["at"] > since for note in evidence.notes.get("strike", ()))
 
 
 def _struck(evidence: Evidence) -> dict[str, set[int]]:
