@@ -298,7 +298,13 @@ def _draw_kill(chance: Random, at_ms: int) -> Kill:
     return Kill(at_ms, ROLES, None, draw)
 
 
-_STOPPED = ("writer", "node", "host", "host")
+_STOPPED = ("writer", "writer", "node", "host", "host")
+_STOP_POINTS: Mapping[str, tuple[str, ...]] = {
+    "writer": ("writer-took-requests", "writer-writes", "writer-wrote", "writer-synced", "writer-indexes"),
+    "node": POINTS["node"],
+}
+"""Where a stop hurts: in the middle of a commit, which is gone on with when somebody else has taken over."""
+
 _TIMED: tuple[Fault, ...] = ("stop", "eio", "enospc", "slow", "short", "socket", "clock")
 _WEIGHTS = (8, 3, 3, 3, 2, 3, 2)
 
@@ -308,7 +314,8 @@ def _draw_disturbance(chance: Random, at_ms: int) -> Disturbance:
     stopped, socket = chance.choice(_STOPPED), chance.choice(("node.sock", "writer.sock"))
     target = {"stop": stopped, "socket": socket}.get(kind, "writer")
     for_ms, number, takeover = chance.randint(200, 1500), chance.randrange(1 << 30), chance.random() < 0.7
-    point = chance.choice(POINTS[target]) if kind == "stop" and target in POINTS and chance.random() < 0.5 else None
+    points = _STOP_POINTS.get(target, ()) if kind == "stop" and chance.random() < 0.75 else ()
+    point = chance.choice(points) if points else None
     return Disturbance(at_ms, kind, target, for_ms, number, point, takeover)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from ..measuring import Tell
 from . import spoiling
@@ -115,10 +116,13 @@ def _spoil_index(stage: Stage, life: Life) -> None:
 
 
 def _read_all(stage: Stage) -> None:
-    """Let a program open everything once more, and note what it reads."""
+    """Let a program open everything once more, and note what it reads; and let the product verify its journal."""
     notes = str(stage.notes / "reading.jsonl")
     stage.run("reading", ["turnkeeper.benchmarks.chaos.reading", str(stage.store), notes], READ_SECONDS)
     stage.await_gone()
+    verified = _verify(stage, "verify", stage.store)
+    if verified is not None and (verified["damaged"] or verified["torn_tail"]):
+        stage.complain(f"journal verify finds damage that nobody did: {verified['damaged'] or verified['torn_tail']}")
 
 
 def _copy(stage: Stage, number: int, copying: Copying) -> Copied | None:
@@ -129,9 +133,15 @@ def _copy(stage: Stage, number: int, copying: Copying) -> Copied | None:
     stage.notebook.strike(copying.kind, copy.name)
     stage.notebook.strike("spoiled", copy.name, how=spoil(copy, Random(copying.number)))
     loss = expected_loss(stage.store, copy)
-    verify = ["turnkeeper", "--store", str(copy), "--json", "journal", "verify"]
-    verified = stage.run(f"verify-{number}", verify, READ_SECONDS, allowed=(0, DAMAGED_EXIT_CODE))
+    verified = _verify(stage, f"verify-{number}", copy)
     read = stage.run(f"read-{number}", ["turnkeeper.benchmarks.chaos.copy_reading", str(copy)], READ_SECONDS)
     if verified is None or read is None:
         return None
-    return Copied(copy.name, loss, CopyReading(json.loads(verified), **json.loads(read)))
+    return Copied(copy.name, loss, CopyReading(verified, **json.loads(read)))
+
+
+def _verify(stage: Stage, name: str, store: Path) -> dict[str, Any] | None:
+    """Let the product verify a journal; give what it says, None, and a complaint, if it says nothing."""
+    command = ["turnkeeper", "--store", str(store), "--json", "journal", "verify", "--deep"]
+    said = stage.run(name, command, READ_SECONDS, allowed=(0, DAMAGED_EXIT_CODE))
+    return None if said is None else json.loads(said)
