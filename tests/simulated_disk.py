@@ -116,6 +116,17 @@ class SimulatedDisk:
         """Close every handle, as the end of the process does."""
         self._handles.clear()
 
+    def contents(self) -> dict[str, bytes]:
+        """Give what processes see of every file, by its name."""
+        return {name: bytes(file.content) for name, file in self._names.items()}
+
+    def spoil(self, name: str, offset: int) -> None:
+        """Change a byte of a file behind everybody's back."""
+        file = self._names[name]
+        file.content[offset] ^= 0x20
+        if offset < len(file.durable):
+            file.durable[offset] = file.content[offset]
+
     # -- the seam
 
     def path(self, relative: str) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -68,7 +68,11 @@ class SegmentPlace(NamedTuple):
 
 def read_journal(store: Path) -> Stored:
     """Read a store's journal whole, events with the data that was spilled, and find every fault."""
-    segments = read_segments(store)
+    return stored_in(read_segments(store), store)
+
+
+def stored_in(segments: list[SegmentPlace], store: Path) -> Stored:
+    """Give what a journal's files hold; from the directory come the store's UUID and the data that was spilled."""
     faults = [fault for segment in segments for fault in segment.faults]
     faults += chain_faults(segments, json.loads((store / "store.json").read_bytes())["store"])
     events: list[StoredEvent] = []
@@ -88,7 +92,12 @@ def read_journal(store: Path) -> Stored:
 
 def read_segments(store: Path) -> list[SegmentPlace]:
     """Read the frame of a journal's files, in the order of their batches: no event is looked into."""
-    segments = [_segment(path.name, path.read_bytes()) for path in sorted((store / "journal").glob("*.jsonl"))]
+    return segments_in({path.name: path.read_bytes() for path in (store / "journal").glob("*.jsonl")})
+
+
+def segments_in(files: Mapping[str, bytes]) -> list[SegmentPlace]:
+    """Read the frame of a journal's files, of which the contents are given by their names."""
+    segments = [_segment(name, files[name]) for name in sorted(files)]
     return sorted(segments, key=lambda each: (each.header or {}).get("first", int(each.file[:8])))
 
 
