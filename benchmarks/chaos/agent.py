@@ -13,7 +13,7 @@ from random import Random
 
 import anyio
 
-from turnkeeper import Fenced, InvalidFork, NotFound, Runtime, Session, SessionBusy, TurnkeeperError
+from turnkeeper import Conflict, Fenced, InvalidFork, NotFound, Runtime, Session, SessionBusy, TurnkeeperError
 
 from .agent_tasks import AgentTasks
 from .noted_session import Effect, Maker, NotedSession, noted
@@ -83,6 +83,9 @@ class Agent:
             except Fenced:
                 self._notebook.fenced(session.id, session.not_stored)
                 return
+            except Conflict as error:
+                self._notebook.fenced(session.id, session.not_stored)
+                await self._fail("work", error, session.id)
             except TurnkeeperError as error:
                 await self._fail("work", error, session.id)
 

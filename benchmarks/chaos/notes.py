@@ -142,7 +142,7 @@ class Notebook:
         self._write("rewound", session=session, to=to)
 
     def fenced(self, session: str, not_stored: range) -> None:
-        """Somebody else has it; the product says that of what was appended here these numbers are not stored."""
+        """Somebody else has it, or its numbers don't fit any more: of what was appended here these are not stored."""
         self._write("fenced", session=session, not_stored=[not_stored.start, not_stored.stop])
 
     def closed(self, session: str) -> None:
