@@ -27,8 +27,9 @@ def damage_index(store: Path, random: Random) -> str:
     how = random.choice(("zeroed", "flipped", "cut", "first pages", "noise"))
     for path in (store / "index").glob("*/data.mdb"):
         content = bytearray(path.read_bytes())
+        rest_bytes = max(0, len(content) - PAGES_BYTES)  # who made it may have been killed before it was filled
         if how == "zeroed":
-            content[PAGES_BYTES:] = bytes(len(content) - PAGES_BYTES)
+            content[PAGES_BYTES:] = bytes(rest_bytes)
         elif how == "flipped":
             for place in range(PAGES_BYTES, len(content), 97):
                 content[place] ^= 0xFF
@@ -37,7 +38,7 @@ def damage_index(store: Path, random: Random) -> str:
         elif how == "first pages":
             content[16:PAGES_BYTES] = random.randbytes(PAGES_BYTES - 16)
         else:
-            content[PAGES_BYTES:] = random.randbytes(len(content) - PAGES_BYTES)
+            content[PAGES_BYTES:] = random.randbytes(rest_bytes)
         with path.open("r+b") as file:  # the same file, by all that its record says of it
             file.write(content)
             file.truncate(len(content))

@@ -223,6 +223,9 @@ def test_an_index_is_damaged_in_place(tmp_path: Path) -> None:
         assert data.stat().st_ino == inode
         assert data.read_bytes() != content
     assert len(ways) == 5
+    for draw in range(20):
+        data.write_bytes(b"")
+        spoiling.damage_index(tmp_path / "store", Random(draw))
     kept = set()
     for draw in range(10):
         (tmp_path / "store" / "index.json").write_text("{}")
