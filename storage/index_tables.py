@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
+from .errors import IndexFailed
 from .index_records import (
     BLOB_RUN,
     BLOCK_KEY,
@@ -235,4 +236,8 @@ class IndexTables:
         return {RECORD.unpack_from(value)[0]: key.decode() for key, value in transaction.cursor(db=self._streams)}
 
     def _position(self, transaction: Transaction, stream: bytes) -> int:
-        return int(RECORD.unpack_from(transaction.get(stream, db=self._streams))[3])
+        """Give the position of a stream that another table has. Raises IndexFailed."""
+        record = transaction.get(stream, db=self._streams)
+        if record is None:
+            raise IndexFailed(f"the index contradicts itself: it lists the stream {stream!r:.100}, and doesn't have it")
+        return int(RECORD.unpack_from(record)[3])

@@ -41,6 +41,8 @@ from .tasks.supervisor_keeper import SupervisorKeeper
 from .tree import NodeTree
 from .writer_keeper import WriterKeeper
 
+_SOCKETS = (protocol.NODE_SOCKET, protocol.WRITER_SOCKET)
+
 LOOK_SECONDS = 1.0
 """How often the node looks whether the store that it opened still stands at its place."""
 
@@ -98,7 +100,7 @@ class Node:
     ) -> None:
         self._path = path
         self._description = description
-        own = os.fstat(store_file), os.stat(protocol.NODE_SOCKET)
+        own = os.fstat(store_file), *map(os.stat, _SOCKETS)
         self._own_files = [(each.st_dev, each.st_ino) for each in own]
         self._listener = node_listener
         self._since = time.time_ns() // 1_000_000
@@ -166,7 +168,7 @@ class Node:
     def _stands(self) -> bool:
         """Say whether the directory still has a name, and in it the files that this node opened and made."""
         try:
-            found = os.stat(STORE_FILE), os.stat(protocol.NODE_SOCKET)
+            found = os.stat(STORE_FILE), *map(os.stat, _SOCKETS)
             is_linked = os.stat(".").st_nlink > 0
         except OSError:
             return False

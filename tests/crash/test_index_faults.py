@@ -166,6 +166,21 @@ def test_an_index_that_is_no_database_is_refused_by_name(memory_path: Path) -> N
         Index.open_readable(str(directory), lock=False)
 
 
+def test_an_index_that_contradicts_itself_is_an_index_that_failed(memory_path: Path) -> None:
+    """A list of it that names what it doesn't have is told as that, so whoever reads waits for the one built anew."""
+    with new_store(memory_path / "store") as store:
+        journal = store.open()
+        appended(journal, create("a", lines("a", 0, 3)))
+        with journal._index.writing() as transaction:
+            transaction.delete(b"a", db=journal._index._streams)
+        with (
+            contextlib.closing(open_reader(str(store.path), journal.index_directory)) as reader,
+            pytest.raises(IndexFailed, match="contradicts itself"),
+        ):
+            reader.rows(10)
+        store.kill()
+
+
 def fill(path: Path) -> None:
     """Make a store of some streams and several pages of index, closed cleanly."""
     with served_store(path) as store, store.writer() as writer:

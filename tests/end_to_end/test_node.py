@@ -17,7 +17,7 @@ import pytest
 
 from turnkeeper.actors import launch
 from turnkeeper.actors.client.asking import ask_hello, ask_status, ask_stop, ask_writer_hello, node_pid
-from turnkeeper.actors.protocol import NODE_SOCKET, PATIENCE_SECONDS, PROTOCOL
+from turnkeeper.actors.protocol import NODE_SOCKET, PATIENCE_SECONDS, PROTOCOL, WRITER_SOCKET
 from turnkeeper.runtime.frames import FrameDecoder
 from turnkeeper.runtime.identity import process_state
 from turnkeeper.storage.lock import store_is_held
@@ -228,7 +228,9 @@ def test_term_ends_it_in_order_although_clients_are_attached(store: ServedStore)
     assert json.loads((store.path / "index.json").read_text())["state"] == "clean"
 
 
-@pytest.mark.parametrize("change", ["removed", "moved away and made anew", "its socket replaced"])
+@pytest.mark.parametrize(
+    "change", ["removed", "moved away and made anew", "its socket replaced", "its writer's socket removed"]
+)
 def test_it_ends_when_its_store_is_no_longer_the_one_it_opened(store: ServedStore, change: str) -> None:
     """Within some seconds: what a node without a place acknowledged would be found by nobody."""
     store.writer_pid()
@@ -238,6 +240,8 @@ def test_it_ends_when_its_store_is_no_longer_the_one_it_opened(store: ServedStor
         content = (store.path / "store.json").read_bytes()
         (store.path / "store.json").unlink()
         (store.path / "store.json").write_bytes(content)
+    elif change == "its writer's socket removed":
+        (store.path / WRITER_SOCKET).unlink()
     else:
         (store.path / NODE_SOCKET).unlink()
         with socket.socket(socket.AF_UNIX) as other:
