@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from .store_processes import Process
+from .store_processes import Process, is_alive
 
 Lift = Callable[[], None]
 """Ends a fault."""
@@ -27,6 +27,10 @@ SHORT_BYTES = 200_000
 """So much farther than it reaches a file may grow under the limit."""
 
 _LOOK_SECONDS = 0.005
+
+_MEMORY = Path("/dev/shm")
+_SHARED = ("faketime_shm_", "sem.faketime_sem_")
+"""How the names begin of what libfaketime shares between processes; they end with the pid that made it."""
 
 
 class Missed(Exception):
@@ -128,15 +132,18 @@ class Clock:
     """The clock of processes that were started with its environment, which can be set back.
 
     Only the time of day is set: what counts from the machine's start goes on as it does. That is how a clock is set.
+    `release` it when all these processes are dead: those that were killed leave memory behind that the library shares.
     """
 
     def __init__(self, library: Path, setting: Path) -> None:
         self._setting = setting
+        self._began = time.time()
         self.environment = {
             "LD_PRELOAD": str(library),
             "FAKETIME_TIMESTAMP_FILE": str(setting),
             "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # or waiting for another thread takes milliseconds
         }
         self._set(0)
 
@@ -144,6 +151,15 @@ class Clock:
         """Set it back by so many seconds."""
         self._set(-seconds)
         return lambda: self._set(0)
+
+    def release(self) -> None:
+        """Remove what dead processes have left in memory since this clock was made."""
+        for pattern in _SHARED:
+            for path in _MEMORY.glob(f"{pattern}*"):
+                pid = path.name.removeprefix(pattern)
+                with suppress(FileNotFoundError):
+                    if pid.isdecimal() and not is_alive(int(pid)) and path.stat().st_mtime >= self._began - 1:
+                        path.unlink()
 
     def _set(self, seconds: int) -> None:
         """Say the time in one move: whoever looks meanwhile sees the time before or the one after."""

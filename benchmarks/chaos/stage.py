@@ -93,6 +93,7 @@ class Stage:
         if library is not None:
             self.clock = Clock(library, self.place / "clock")
             self._environment |= self.clock.environment
+            self.undo.callback(self.clock.release)
         self.undo.callback(os.close, self._hold_tasks())
         self.undo.callback(kill_left_behind, self.mark, GONE_SECONDS)
         self.undo.callback(self.release_hosts)

@@ -164,6 +164,9 @@ def test_a_clock_is_set_back_and_right_again(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.communicate(timeout=SECONDS_MAX)
+    assert list(Path("/dev/shm").glob(f"*faketime*_{process.pid}"))
+    clock.release()
+    assert not list(Path("/dev/shm").glob(f"*faketime*_{process.pid}"))
     assert first[1] <= second[1] <= third[1]
     elapsed = third[1] - first[1]
     assert first[0] - 5000 <= second[0] <= first[0] - 5000 + elapsed + 1
