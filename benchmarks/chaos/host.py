@@ -120,7 +120,7 @@ class Host:
             arguments = (start.store, str(notes), plan.as_map(), start.peers, start.bench, start.draw + number)
             try:
                 ref = await runtime.spawn(WorkerAgent, *arguments, process=True)
-            except WorkerStartError as error:
+            except (WorkerStartError, TimeoutError) as error:
                 self._notebook.failed("worker", error)
                 await anyio.sleep(AGAIN_SECONDS)
                 continue

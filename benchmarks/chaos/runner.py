@@ -31,6 +31,9 @@ from .shrink import shrunk
 SHRINK_SECONDS = 120.0
 """So long a shorter plan is looked for."""
 
+SPACE_BYTES_MIN = 1024**3
+"""So much space a round has to have: for a store, its reserve, the disk whose power is cut, copies, and notes."""
+
 _SEEDS = 1_000_000
 
 
@@ -44,6 +47,19 @@ class PlaceHoldsData(TurnkeeperError):
     def message(self) -> str:
         """Say it in one line."""
         return f"{self.path} is not empty, and chaos destroys stores; give a new or an empty directory"
+
+
+class TooLittleSpace(TurnkeeperError):
+    """Where the rounds' stores are made there are `free` bytes, and a round needs more."""
+
+    def __init__(self, path: str, free: int) -> None:
+        super().__init__(path, free)
+        self.path = path
+        self.free = free
+
+    def message(self) -> str:
+        """Say it in one line."""
+        return f"{self.path} has {self.free:,} bytes free, and a round of chaos needs {SPACE_BYTES_MIN:,}; make space"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +84,8 @@ Show = Callable[[Report, int, str], None]
 def run_chaos(options: ChaosOptions, show: Show | None = None) -> Report:
     """Play rounds and judge them. For a program's main thread: it takes the signals that end a program.
 
-    Raises PlaceHoldsData. Interrupted, it raises KeyboardInterrupt or SystemExit when everything is put right.
+    Raises PlaceHoldsData, TooLittleSpace. Interrupted, it raises KeyboardInterrupt or SystemExit when everything is put
+    right.
     """
     report = Report(secrets.randbelow(_SEEDS) if options.seed is None else options.seed)
     began = time.monotonic()
@@ -97,7 +114,13 @@ class _Player:
         self._interrupts = interrupts
 
     def play(self, plan: RoundPlan, tell: Tell = be_quiet, *, keep: bool = True) -> RoundReport:
-        """Play a round, judge it, and remove its directory, but for one to be kept because a promise was broken."""
+        """Play a round, judge it, and remove its directory, but for one to be kept because a promise was broken.
+
+        Raises TooLittleSpace. What nobody can note can't be judged: so much that this can't happen has to be free.
+        """
+        free = shutil.disk_usage(self._parent).free
+        if free < SPACE_BYTES_MIN:
+            raise TooLittleSpace(str(self._parent), free)
         place = Path(tempfile.mkdtemp(prefix=f"round-{plan.seed}-", dir=self._parent))
         began = time.monotonic()
         is_kept = False

@@ -10,7 +10,13 @@ import click
 
 from turnkeeper.benchmarks.chaos.page import write_page
 from turnkeeper.benchmarks.chaos.plan import FAULTS, ROLES
-from turnkeeper.benchmarks.chaos.runner import ChaosOptions, PlaceHoldsData, run_chaos
+from turnkeeper.benchmarks.chaos.runner import (
+    SPACE_BYTES_MIN,
+    ChaosOptions,
+    PlaceHoldsData,
+    TooLittleSpace,
+    run_chaos,
+)
 
 from .chaos_screen import live_screen, print_report
 from .commands import command
@@ -127,6 +133,9 @@ def _play(invocation: Invocation, options: ChaosOptions, page: Path | None) -> N
             report = run_chaos(options, show)
     except PlaceHoldsData as error:
         raise Failure("usage", "this directory is not empty", error.path, "give a new or an empty one") from None
+    except TooLittleSpace as error:
+        what = f"{error.free:,} bytes are free here, and a round needs {SPACE_BYTES_MIN:,}"
+        raise Failure("store_full", what, error.path, "make space, or give another place by --store") from None
     if invocation.is_json:
         print_json(report.as_map())
     else:

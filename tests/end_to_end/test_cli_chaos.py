@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -119,6 +121,17 @@ def test_a_directory_that_holds_something_is_refused(cli: CommandLine, tmp_path:
     assert "not empty" in refused.err
     assert (tmp_path / "full" / "letter").read_text() == "dear"
     assert cli.here("chaos", "run", "--store", f"sqlite:{tmp_path / 'other'}").code == 2
+
+
+def test_without_space_it_says_so_and_begins_nothing(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not even be noted is no test of anything."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    refused = cli.here("chaos", "run", "--seconds", "1", "--json", "--store", tmp_path / "new")
+    assert (refused.code, refused.error["kind"]) == (6, "store_full")
+    assert "1,000 bytes are free here" in refused.err.splitlines()[-1]
+    assert os.listdir(tmp_path / "new") == []
 
 
 @pytest.mark.parametrize(
