@@ -14,6 +14,7 @@ WRITER: Mapping[str, str] = {
     "writer-took-requests": "before turnkeeper.actors.writer.writer:Writer._commit",
     "writer-writes": "before turnkeeper.storage.filesystem:LocalFileSystem.write",
     "writer-wrote": "behind turnkeeper.storage.filesystem:LocalFileSystem.write",
+    "writer-syncs": "before turnkeeper.storage.filesystem:LocalFileSystem.sync",
     "writer-synced": "behind turnkeeper.storage.filesystem:LocalFileSystem.sync",
     "writer-indexes": "before turnkeeper.storage.journal:Journal._index_batch",
     "writer-indexed": "behind turnkeeper.storage.journal:Journal._index_batch",

@@ -26,6 +26,9 @@ AGAIN_SECONDS = 0.1
 ACCEPT_SECONDS = 0.02
 """How long it waits for a message, if it accepts any."""
 
+WATCH_SECONDS_MAX = 2.0
+"""How long it may do nothing in a session that it has taken over."""
+
 SENDS_MAX = 10
 """How often it tries to send a message, whose key makes that one message."""
 
@@ -76,9 +79,10 @@ class Agent:
             except TurnkeeperError as error:
                 await self._fail("open", error)
                 continue
-            takeover = False
             try:
                 async with noted(session, self._notebook, self._maker) as log:
+                    if takeover:
+                        await self._watch_first()
                     await self._work_in(log)
             except Fenced:
                 self._notebook.fenced(session.id, session.not_stored)
@@ -88,6 +92,12 @@ class Agent:
                 await self._fail("work", error, session.id)
             except TurnkeeperError as error:
                 await self._fail("work", error, session.id)
+            takeover = False
+
+    async def _watch_first(self) -> None:
+        """Do nothing for a while, so that whoever had the session before has the time to do what he may not."""
+        with anyio.move_on_after(self._random.random() * WATCH_SECONDS_MAX):
+            await self._leaving.wait()
 
     async def _fail(self, action: str, error: TurnkeeperError, session: str | None = None) -> None:
         self._notebook.failed(action, error, session)

@@ -34,10 +34,10 @@ def cut_power(stage: Stage, strikes: Strikes, when: Cut) -> None:
     assert stage.disk is not None
     with ExitStack() as lifted:
         if when == "behind a successor's answers":
-            _pass(stage, lifted, "writer-wrote", signal.SIGKILL)
+            _pass(stage, lifted, "writer-syncs", signal.SIGKILL)
             _pass(stage, lifted, "writer-took-requests", signal.SIGSTOP, passes=2)
         elif when == "behind a write":
-            _pass(stage, lifted, "writer-wrote", signal.SIGSTOP)
+            _pass(stage, lifted, "writer-syncs", signal.SIGSTOP)
         found = stage.find()
         noting = [pid for role in _NOTING for pid in found[role]]
         lifted.callback(stop(noting))
