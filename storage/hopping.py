@@ -94,7 +94,8 @@ class JournalHop:
 
     `witness` is a batch known to have been acknowledged. `stop` is the last batch to look at, in a journal that is
     being written. With `write` files are opened so that the last one can be gone on with. `inspect` is shown each batch
-    that is walked over, `inspect_scan` each scan that was taken instead. `scan` scans several files at a time.
+    that is walked over, `inspect_scan` each scan that was taken instead. `scan` scans several files at a time. `settle`
+    is told the end before the last batch is indexed: whoever reads beside sees it as soon as it is.
     """
 
     def __init__(
@@ -111,11 +112,13 @@ class JournalHop:
         inspect_scan: ScanInspector | None = None,
         scan: FileScanner | None = None,
         progress: Progress | None = None,
+        settle: Callable[[JournalEnd], None] | None = None,
     ) -> None:
         self._fs = fs
         self._store = store
         self._index = index
         self._report = report
+        self._settle = settle
         self._witness = witness
         self._stop = stop
         self._write = write
@@ -185,8 +188,8 @@ class JournalHop:
         """Scan the files, those that the index doesn't know; None for a file that has to be hopped whole."""
         checks_events = self._inspect_scan is not None
         wanted = segments if indexed is None else [each for each in segments if each.number != indexed.segment]
-        if self._inspect is not None and not checks_events:
-            wanted = []
+        if (self._inspect is not None and not checks_events) or (self._settle is not None and indexed is not None):
+            wanted = []  # a scan would index the last batch with all others
         numbers = {segment.number for segment in wanted}
         if self._scan is None:
             for segment in segments:
@@ -311,12 +314,14 @@ class JournalHop:
                     found.indexed_is_bad = True
                 else:
                     self._drop_last(last)
-        self._apply()
         indexed = self._index.indexed
         found.next_batch = self._chain.number if indexed is None else max(indexed.batch + 1, self._chain.number)
         found.next_position = self._chain.position
         if witness is not None and witness.batch >= found.next_batch:
             self._miss(witness)
+        if self._settle is not None:
+            self._settle(found)
+        self._apply()
         if self._lost and found.segment is not None:
             self._raise_heads()
 

@@ -140,6 +140,12 @@ class _Opening:
         self, index: Index, directory: str, record: IndexRecord | None, witness: Witness | None, machine_went_down: bool
     ) -> Opened:
         indexed = index.indexed
+        settled: list[ActiveSegment] = []
+
+        def settle(end: JournalEnd) -> None:
+            if not end.is_damaged():
+                settled.append(self._settle(end, machine_went_down))
+
         hop = JournalHop(
             self._fs,
             self._store,
@@ -149,9 +155,10 @@ class _Opening:
             write=True,
             progress=self._progress,
             scan=self._scan,
+            settle=settle,
         )
         end = hop.run()
-        damaged = end.is_damaged()
+        damaged = not settled
         lost = list(end.damaged)
         if damaged:
             hop.lost_behind_end()
@@ -160,7 +167,7 @@ class _Opening:
             end.greatest_number = max(end.greatest_number, 0 if indexed is None else indexed.segment)
             active = self._new_segment(end)
         else:
-            active = self._settle(end, machine_went_down)
+            (active,) = settled
             self._cut_filling(end)
         self._report.hopped_batches = end.hopped
         if record is None:

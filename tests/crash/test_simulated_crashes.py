@@ -15,6 +15,7 @@ import pytest
 from turnkeeper.storage import journal as journal_module
 from turnkeeper.storage import store
 from turnkeeper.storage.errors import Failed, Fenced, StoreFull
+from turnkeeper.storage.index import Index
 from turnkeeper.storage.journal import Journal
 from turnkeeper.storage.reading import Reader
 from turnkeeper.storage.requests import Append, Appended, Grant, Granted
@@ -247,6 +248,48 @@ def test_a_segment_whose_name_was_not_synced_keeps_what_a_successor_acknowledges
     machine.crash(lambda name, page: "old")
     machine.check()
     machine.let_go()
+
+
+def test_an_opening_shows_readers_nothing_that_is_not_on_the_disk(memory_path: Path) -> None:
+    """What a writer had written and not synced is indexed by the next one, for all to read, only behind its own sync.
+
+    Whichever operation of that opening is its last: a follower may have seen what is indexed, and power may go now.
+    """
+    seen = []
+    for operation in itertools.count(1):
+        machine = Machine(memory_path / f"{operation}", seed=1)
+        machine.append()
+        machine.do("commit")
+        machine.append()
+        before = machine.opened().next_position
+        machine.disk.fail_at = machine.disk.operations + 2  # the write, and then the sync
+        with pytest.raises(Death):
+            machine.do("commit")
+        machine.disk.fail_at = machine.disk.operations + operation
+        with contextlib.suppress(Death):
+            machine.do("opened")
+        is_open = machine.journal is not None
+        machine.disk.fail_at = 0
+        machine.let_go()
+        seen.append(_indexed(machine.path) > before)
+        machine.crash(lambda name, page: "old")
+        assert machine.opened().next_position > before or not seen[-1], f"operation {operation}"
+        machine.let_go()
+        if is_open:
+            break
+    assert seen[-1]
+    assert not all(seen)
+
+
+def _indexed(path: Path) -> int:
+    """Give the position behind the last event that readers of the store's index see."""
+    (directory,) = (path / "index").iterdir()
+    index = Index.open_readable(str(directory), lock=True)
+    try:
+        assert index.indexed is not None
+        return index.indexed.next_position
+    finally:
+        index.close()
 
 
 @pytest.mark.long
