@@ -6,6 +6,7 @@ import functools
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -40,7 +41,11 @@ def _why_no_strace() -> str | None:
         text=True,
         check=False,
     )
-    return f"strace can't trace here: {tried.stderr.strip()[:100]}" if tried.returncode else None
+    return f"strace can't trace here: {_last_line(tried.stderr)}" if tried.returncode else None
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[-1]
 
 
 @functools.cache
@@ -50,9 +55,9 @@ def _why_no_power_cut() -> str | None:
     for program in ("mkfs.ext4", "mount", "umount"):
         if shutil.which(program) is None:
             return f"{program} is not installed"
-    if not os.access("/dev/loop-control", os.W_OK):
-        return "there are no loop devices here"
-    return None
+    command = [sys.executable, "-P", "-m", "turnkeeper.benchmarks.chaos.cut_disk"]
+    tried = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    return f"no disk can be mounted and cut here: {_last_line(tried.stderr)}" if tried.returncode else None
 
 
 @functools.cache

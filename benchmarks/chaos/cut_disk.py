@@ -5,7 +5,8 @@ meanwhile may still return success and be lost, so whoever syncs has to be stopp
 counts as started anew: whoever asks for the boot's id from then on gets another one.
 
 The mounts are this process's own (`private_mounts`), and those of its children: they are nowhere else to be seen, and
-go with the last of these processes, however that ends. Needs root.
+go with the last of these processes, however that ends. Needs root, and not every root may: run as a process
+(`python -m turnkeeper.benchmarks.chaos.cut_disk`) it only tries that.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import fcntl
 import os
 import struct
 import subprocess
+import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -96,6 +98,19 @@ class CutDisk:
         _run("mount", "--bind", str(self._boot_id), str(_BOOT_ID))
 
 
+def main() -> None:
+    """Try all of it once, in a directory that is removed. Raises OSError where it can't be done."""
+    private_mounts()
+    with tempfile.TemporaryDirectory(prefix="turnkeeper-cut-disk-") as place:
+        disk = CutDisk(Path(place))
+        try:
+            disk.power_up()
+            disk.cut()
+            disk.restart()
+        finally:
+            disk.release()
+
+
 def _is_mounted(path: Path) -> bool:
     lines = Path("/proc/thread-self/mountinfo").read_text().splitlines()
     return any(line.split()[4] == str(path) for line in lines)
@@ -105,3 +120,7 @@ def _run(*command: str) -> None:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise OSError(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
+
+
+if __name__ == "__main__":
+    main()

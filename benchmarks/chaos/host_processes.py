@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -61,10 +60,6 @@ class HostProcess:
         """Kill it."""
         self.is_killed = True
         self._process.kill()
-
-    def signal(self, number: signal.Signals) -> None:
-        """Stop or continue it."""
-        self._process.send_signal(number)
 
     def release(self) -> str | None:
         """Take note that it has ended; say what was wrong with that, if anything was."""

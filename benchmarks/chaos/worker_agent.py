@@ -47,5 +47,5 @@ class WorkerAgent:
         await self._resources.__aexit__(*exception)
 
     async def name(self) -> str:
-        """Give the agent's name."""
+        """Give the agent's name: an actor has to be one that can be asked."""
         return self._plan.name
