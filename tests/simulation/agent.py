@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import anyio
 import trio
@@ -14,6 +14,8 @@ from turnkeeper.actors.session.session import Session
 from turnkeeper.actors.session.turns import Turn
 from turnkeeper.storage.errors import Conflict, Fenced, StorageError
 
+from .tasks import command
+
 if TYPE_CHECKING:
     from .host import Common
     from .notebook import MemoryNotebook
@@ -23,6 +25,9 @@ KEYS = ("s0", "s1", "s2", "s3")
 """The sessions that all agents want."""
 
 LISTEN_SECONDS = 0.3
+WAIT_SECONDS = 1.0
+
+_POLICIES: tuple[Literal["keep"], Literal["kill"]] = ("keep", "kill")
 
 
 class Message(NamedTuple):
@@ -65,7 +70,13 @@ class Agent:
     def _draw(self) -> tuple[str, Callable[[], Awaitable[None]]]:
         """Draw what to do next."""
         if self._session is None:
-            choices = [(5, "opens", self._open), (1, "sends", self._send), (1, "reads", self._read)]
+            choices = [
+                (6, "opens", self._open),
+                (1, "sends", self._send),
+                (1, "reads", self._read),
+                (2, "starts a task", self._start_task),
+                (2, "looks after a task", self._look_after_task),
+            ]
         else:
             choices = [
                 (6, "appends", self._append),
@@ -82,6 +93,7 @@ class Agent:
                 (1, "forks", self._fork),
                 (1, "rewinds", self._rewind),
                 (1, "reads", self._read),
+                (3, "starts a task", self._start_task),
             ]
         (chosen,) = self._rng.choices(choices, [weight for weight, _, _ in choices])
         where = "" if self._session is None else f" in {self._session.id}"
@@ -306,3 +318,40 @@ class Agent:
         page = await self._runtime.read(id, start=first, limit=100_000)
         # Of a turn whose owner is gone the end is shown as well, though nobody has stored it yet.
         self._notes.read(id, first, page.head, [event for event in page if event.position])
+
+    # -- Tasks
+
+    async def _start_task(self) -> None:
+        """Start a task, whose session is to be told of its end."""
+        self._common.counter += 1
+        key, code = f"task {self._common.counter}", self._rng.choice((0, 0, 3))
+        argv = command(key, code)
+        policy = self._rng.choice(_POLICIES)
+        session = self._session
+        self._notes.starting(
+            key,
+            argv,
+            session=None if session is None else session.id,
+            policy=policy,
+            how={"code": code},
+            by="itself",
+            output=None,
+            ends_itself=True,
+        )
+        task = await self._runtime.start_task(argv, key=key, session=session, on_owner_exit=policy)
+        self._notes.started(key, task.id)
+        if self._notes.counts:
+            self._common.tasks[key] = task.id
+
+    async def _look_after_task(self) -> None:
+        """Wait a while for a task, or stop it; whoever started it."""
+        if not self._common.tasks:
+            return
+        key = self._rng.choice(list(self._common.tasks))
+        task = self._runtime.task(self._common.tasks[key])
+        if self._rng.random() < 0.3:
+            self._notes.stopping(key)
+            await task.stop(grace=1.0)
+        state = await task.wait(timeout=WAIT_SECONDS)
+        if state.is_over:
+            self._notes.ended(key, task.id, state.state, state.how, state.by)

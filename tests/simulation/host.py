@@ -31,6 +31,7 @@ class Common:
     notes: list[Note] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
     known: dict[str, None] = field(default_factory=dict)
+    tasks: dict[str, str] = field(default_factory=dict)
     counter: int = 0
 
 
@@ -59,6 +60,7 @@ class Host:
                         for agent in agents:
                             work.start_soon(agent.work, self.is_leaving)
                     nursery.cancel_scope.cancel()
+                book(name).leaving()
         except StorageError as error:
             book(f"{process.name} itself").failed("running", error)
 
@@ -96,6 +98,8 @@ class Caretaker:
     async def _main(self, process: Process) -> None:
         notes = MemoryNotebook(self._machine, process, self._common.notes, process.name)
         async with open_runtime(self._machine.disk.index_root, blocked_seconds=None) as runtime:
+            for task in await runtime.tasks(limit=1000):
+                await runtime.task(task.id).wait()
             listed = await runtime.sessions(limit=1000)
             notes.listed(row.id for row in listed)
             for row in listed:

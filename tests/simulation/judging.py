@@ -25,7 +25,7 @@ def judge(machine: Machine, common: Common, *, is_settled: bool) -> list[str]:
     machine.disk.crash(machine.rng, lambda name, page: "old")
     stored = stored_in(segments_in(journal_files(machine)), machine.disk.index_root)
     try:
-        evidence = make_evidence(stored, common.notes, is_settled=is_settled)
+        evidence = make_evidence(stored, common.notes, witnesses=machine.witnesses, is_settled=is_settled)
     except UnusableNotes as error:
         return [f"the notes make no sense: {error}"]
     return [_described(violation) for violation in judge_evidence(evidence).violations]

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class MemoryNotebook(Notebook):
-    """The notes of one writer in a process, among all notes of its story."""
+    """The notes of one writer in a process, or of who tells the story, among all notes of its story."""
 
-    def __init__(self, machine: Machine, process: Process, notes: list[Note], name: str) -> None:
+    def __init__(self, machine: Machine, process: Process | None, notes: list[Note], name: str) -> None:
         self.name = name
         self._machine = machine
         self._process = process
@@ -23,7 +23,7 @@ class MemoryNotebook(Notebook):
     @property
     def counts(self) -> bool:
         """Say whether what is noted now counts: the dead note nothing."""
-        return self._process.is_alive
+        return self._process is None or self._process.is_alive
 
     def close(self) -> None:
         """Do nothing: there is no file."""

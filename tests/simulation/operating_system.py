@@ -28,7 +28,7 @@ import anyio
 import trio
 
 from turnkeeper import actors, storage
-from turnkeeper.actors import ids
+from turnkeeper.actors import ids, protocol
 from turnkeeper.actors.client import joining, reads
 from turnkeeper.actors.client.chunks import Chunks
 from turnkeeper.actors.client.link import Link
@@ -39,11 +39,14 @@ from turnkeeper.actors.launch import start_candidate, start_writer
 from turnkeeper.actors.node import node, writer_keeper
 from turnkeeper.actors.node.node import Visitor
 from turnkeeper.actors.node.switchboard import Place
-from turnkeeper.actors.node.tasks.supervisor_keeper import SupervisorKeeper
+from turnkeeper.actors.node.tasks import adoption, live_task, owners, supervisor
+from turnkeeper.actors.node.tasks.leftovers import Leftovers
+from turnkeeper.actors.node.tasks.spawner_keeper import SpawnerKeeper
 from turnkeeper.actors.node_log import log
 from turnkeeper.actors.own_loop import watch_own_loop
 from turnkeeper.actors.peers import stop_listening, welcome
 from turnkeeper.actors.session.session import Session
+from turnkeeper.actors.tasks import starting, task
 from turnkeeper.actors.writer.writer import Client, Writer
 from turnkeeper.benchmarks.chaos import notes
 from turnkeeper.runtime import identity
@@ -51,11 +54,12 @@ from turnkeeper.runtime.frame_socket import FrameSocket, peer_of
 from turnkeeper.runtime.identity import boot_id
 from turnkeeper.runtime.processes import ChildProcess
 from turnkeeper.runtime.restart import RestartHistory
+from turnkeeper.runtime.tasks import directory, survivors, tree
 from turnkeeper.storage import backend, journal, opening
 from turnkeeper.storage.index import Index
 from turnkeeper.storage.lock import store_is_held
 
-from . import serving
+from . import serving, tasks
 from .index_files import IndexFiles, open_reader
 from .processes import PROCESS, Machine
 from .sockets import SimulatedFrameSocket, SimulatedListener, SimulatedSocket, connect
@@ -190,7 +194,44 @@ def _stand_ins(machine: Machine) -> list[tuple[object, object]]:
         (watch_own_loop, _do_nothing),
         (log, lambda what: machine.tell(f"    {PROCESS.get().name}: {what}")),
         (writer_keeper._read, partial(_read, machine=machine)),
-        (node._has_tasks, lambda: False),
+        (SpawnerKeeper, partial(tasks.SimulatedSpawner, machine)),
+    ]
+
+
+def _of_tasks(machine: Machine, waiting: StandIn) -> list[tuple[object, str, object]]:
+    """List what is another thing for tasks: their place, their processes, and how they are heard of."""
+    place = tasks.tasks_directory(machine)
+    descriptors = StandIn(os, close=lambda descriptor: None, pidfd_open=lambda pid: pid)
+    hearing = StandIn(trio, lowlevel=StandIn(trio.lowlevel, wait_readable=tasks.Bell.wait_readable))
+    command_os = StandIn(os, environb={b"PATH": b"/bin"}, getcwdb=lambda: b"/")
+    threads = SimpleNamespace(run_sync=partial(_run_as_thread, machine=machine))
+
+    async def find_nothing(*_: object) -> list[object]:
+        return []
+
+    def send_signal(pid: int, start: int, number: int) -> bool:
+        machine.processes[pid].ordered.set()
+        return machine.processes[pid].is_alive
+
+    return [
+        *((module, "TASKS_DIRECTORY", place) for module in (protocol, live_task, adoption)),
+        *((module, "os", descriptors) for module in (live_task, owners)),
+        *((module, "trio", waiting) for module in (live_task, owners)),
+        (supervisor, "socket", StandIn(socket, socket=lambda *_: tasks.Bell(machine))),
+        (supervisor, "os", StandIn(os, unlink=lambda path: None)),
+        (supervisor, "trio", hearing),
+        (Leftovers, "find", find_nothing),
+        (Leftovers, "stop", find_nothing),
+        (directory, "boot_id", lambda: f"boot-{machine.boot}"),
+        (tree, "is_alive", lambda pid, start: machine.processes[pid].is_alive),
+        (tree, "open_process", lambda pid, start: pid if machine.processes[pid].is_alive else None),
+        (tree, "children", lambda pid: []),
+        (tree, "below", lambda pid: []),
+        (tree, "send_signal", send_signal),
+        (survivors, "living", lambda found: []),
+        (starting, "os", command_os),
+        (starting, "_umask", lambda: 0o077),
+        (task, "anyio", StandIn(anyio, to_thread=threads)),
     ]
 
 
@@ -212,7 +253,7 @@ def _named(machine: Machine) -> list[tuple[object, str, object]]:
     return [
         *((module, "os", own) for module in modules),
         *((module, "trio", waiting) for module in (node, writer_keeper)),
-        (SupervisorKeeper, "_make", lambda self: serving.NoTasks()),
+        *_of_tasks(machine, waiting),
         (identity, "_own", None),
         (identity, "socket", StandIn(socket, gethostname=lambda: "here")),
         (RestartHistory, "decide", lambda self, now: decide(self, now, machine.rng.random)),

@@ -9,6 +9,9 @@ from typing import Any, Final
 import pytest
 
 from turnkeeper.actors.client.link import Link
+from turnkeeper.actors.node.tasks import supervisor
+from turnkeeper.actors.node.tasks.ledger import Ledger
+from turnkeeper.actors.node.tasks.recorder import Recorder
 from turnkeeper.actors.session import forking
 from turnkeeper.actors.session.acceptance import Accepted
 from turnkeeper.storage import opening
@@ -16,7 +19,7 @@ from turnkeeper.storage.drafting import Draft
 from turnkeeper.storage.format import FILLING
 from turnkeeper.storage.journal import Journal, _Snapshot
 from turnkeeper.storage.reading import Reader
-from turnkeeper.storage.requests import Append, Appended
+from turnkeeper.storage.requests import Append, Appended, Post
 from turnkeeper.storage.scanning import SegmentView
 
 from .processes import Machine
@@ -138,10 +141,29 @@ def forget_what_is_unanswered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Link, "lost", lost)
 
 
+def adopt_nothing(patch: pytest.MonkeyPatch) -> None:
+    """A node forgets the tasks that an earlier one has left."""
+
+    async def adopt(recorder: Recorder) -> list[Any]:
+        return []
+
+    patch.setattr(supervisor, "adopt", adopt)
+
+
+def tell_no_session_of_its_tasks(patch: pytest.MonkeyPatch) -> None:
+    """The end of a task is recorded, and its session isn't told."""
+    record = Ledger.record
+
+    async def record_alone(self: Ledger, post: Post, *, notify: bool = False) -> None:
+        await record(self, post)
+
+    patch.setattr(Ledger, "record", record_alone)
+
+
 PLANTS: Final[Mapping[Plant, Collection[str]]] = {
     acknowledge_before_the_sync: ("lose_power",),
     skip_the_epoch_check: (),
-    take_any_known_number_for_a_resend: (),
+    take_any_known_number_for_a_resend: ("cut", "kill_writer", "kill_node"),
     forget_what_is_stored: ("cut", "kill_writer"),
     leave_the_last_batch_as_it_is: ("fail_sync",),
     cut_a_damaged_middle_off: (),
@@ -151,5 +173,7 @@ PLANTS: Final[Mapping[Plant, Collection[str]]] = {
     lose_events_at_the_seam: (),
     forget_keys: (),
     forget_what_is_unanswered: ("cut",),
+    adopt_nothing: ("kill_node",),
+    tell_no_session_of_its_tasks: (),
 }
 """The bugs, each with the faults that it takes to see it; none are named where it is seen anyway."""

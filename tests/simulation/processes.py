@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from turnkeeper.storage.opening import OpeningReport
 
     from .sockets import SimulatedListener, SimulatedSocket
+    from .tasks import Bell
 
-Role = Literal["host", "node", "writer"]
+Role = Literal["host", "node", "writer", "shim"]
 
 KILLED = -9
 """How a killed process ends, as its parent sees it."""
@@ -69,6 +70,7 @@ class Process:
         self.scope = trio.CancelScope()
         self.dies: Callable[[], object] | None = None
         self.said = trio.Event()
+        self.ordered = trio.Event()
         self.identity = Identity(f"boot-{machine.boot}", pid, 1000 + pid, "here")
 
     @property
@@ -155,6 +157,8 @@ class Machine:
         self.errors: list[str] = []
         self.environments: dict[str, Any] = {}
         self.index_fails = False
+        self.bell: Bell | None = None
+        self.witnesses: dict[str, list[str]] = {}
         self.faults_injected = 0
         self._nursery = nursery
         self._last_pid = 100

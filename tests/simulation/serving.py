@@ -11,7 +11,6 @@ import trio
 
 from turnkeeper.actors import protocol
 from turnkeeper.actors.node.node import Node
-from turnkeeper.actors.node.tasks.owners import Owner
 from turnkeeper.actors.writer.writer import FAILED_EXIT_CODE, Writer
 from turnkeeper.runtime.identity import is_gone
 from turnkeeper.storage.backend import open_backend
@@ -114,29 +113,6 @@ def start_writer(machine: Machine, path: str, store: str, *, distrust_index: boo
 
 
 # -- The node
-
-
-class NoTasks:
-    """The process supervisor of a store that has no tasks: openings ask it what still runs."""
-
-    holds_node = False
-
-    async def run(self) -> None:
-        """Do nothing, until cancelled."""
-        await trio.sleep_forever()
-
-    async def answer(self, owner: Owner, request: object) -> dict[str, Any]:
-        """Give the list of none, the only thing that is asked."""
-        return {"tasks": []}
-
-    def owner_left(self, owner: Owner) -> None:
-        """Do nothing: it owns no task."""
-
-    async def wait_adopted(self) -> None:
-        """Return at once: nothing was left by an earlier node."""
-
-    async def end_owned(self, token: str) -> None:
-        """Return at once: there is nothing to end."""
 
 
 class SimulatedNode(Node):

@@ -27,6 +27,7 @@ from ..simulated_disk import SimulatedDisk
 from ..stores import make_store
 from .host import Caretaker, Common, Host
 from .judging import judge
+from .notebook import MemoryNotebook
 from .operating_system import standing_in
 from .processes import Machine, Process, Turn
 from .sockets import SimulatedSocket
@@ -40,6 +41,7 @@ FAULTS: Final = {
     "kill_writer": 3,
     "kill_node": 2,
     "kill_host": 3,
+    "kill_shim": 2,
     "kill_node_and_writer": 1,
     "lose_power": 1,
     "stop": 2,
@@ -133,6 +135,7 @@ class Story:
         self.machine = machine
         self.rng = machine.rng
         self.common = Common()
+        self._notes = MemoryNotebook(machine, None, self.common.notes, "the story")
         self.steps = 0
         self._hosts: dict[str, Host] = {}
         self._power_goes_at = 0
@@ -206,7 +209,7 @@ class Story:
         caretaker = Caretaker(machine, self.common)
         if not await self._wait_for([caretaker.process]):
             return False
-        return await self._wait_for(machine.living("node", "writer"))
+        return await self._wait_for(machine.living("node", "writer", "shim"))
 
     async def _wait_for(self, processes: Sequence[Process]) -> bool:
         """Let happen what may until these processes have ended."""
@@ -254,6 +257,9 @@ class Story:
     def _kill_host(self) -> None:
         self._kill(self.machine.living("host"))
 
+    def _kill_shim(self) -> None:
+        self._kill(self.machine.living("shim"))
+
     def _kill_node_and_writer(self) -> None:
         self._kill(self.machine.living("node"))
         self._kill(self.machine.living("writer"))
@@ -262,10 +268,12 @@ class Story:
         if processes:
             process = self.rng.choice(processes)
             self.machine.tell(f"{process.name} is killed")
+            self._notes.strike("kill", process.role, [process.pid])
             self.machine.kill(process)
 
     def _lose_power(self) -> None:
         self.machine.tell("the power goes")
+        self._notes.strike("power", "machine", [each.pid for each in self.machine.processes.values() if each.is_alive])
         self.machine.lose_power()
 
     def _stop(self) -> None:
