@@ -186,7 +186,10 @@ class RoundPlan:
 
     @classmethod
     def from_map(cls, values: Mapping[str, Any]) -> RoundPlan:
-        """Read back what `as_map` gave, also after a journey through JSON."""
+        """Read back what `as_map` gave, also after a journey through JSON.
+
+        Raises TypeError, ValueError, AttributeError for what is no plan.
+        """
         plan: RoundPlan = _from_plain(cls, values)
         return plan
 
@@ -342,11 +345,19 @@ def _as_plain(value: Any) -> Any:
 
 
 def _from_plain(kind: Any, value: Any) -> Any:
-    """Read a value of the kind that an annotation names: a dataclass, a tuple, or what it is already."""
+    """Read a value of the kind that an annotation names: a dataclass, a tuple, or what it is already.
+
+    Raises TypeError, ValueError, AttributeError for what can't be one.
+    """
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        return kind(**{name: _from_plain(hints[name], each) for name, each in value.items()})  # type: ignore[operator]
+        return kind(**{name: _from_plain(hints.get(name, object), each) for name, each in value.items()})  # type: ignore[operator]
     if typing.get_origin(kind) is tuple:
         first, *_ = get_args(kind)
         return tuple(_from_plain(first, each) for each in value)
+    if typing.get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise ValueError(f"{value!r} is none of {', '.join(get_args(kind))}")
+    elif not isinstance(value, kind):
+        raise TypeError(f"{value!r} is no {getattr(kind, '__name__', kind)}")
     return value

@@ -8,6 +8,7 @@ is interrupted.
 
 from __future__ import annotations
 
+import json
 import secrets
 import shutil
 import tempfile
@@ -33,6 +34,9 @@ SHRINK_SECONDS = 120.0
 
 SPACE_BYTES_MIN = 1024**3
 """So much space a round has to have: for a store, its reserve, the disk whose power is cut, copies, and notes."""
+
+PLAN, SHORTEST = "plan.json", "shortest-plan.json"
+"""Files in the directory of a round that is kept: by what it was played, and the shortest that broke a promise, too."""
 
 _SEEDS = 1_000_000
 
@@ -66,8 +70,8 @@ class TooLittleSpace(TurnkeeperError):
 class ChaosOptions:
     """What to do: rounds from `seed` on, for `seconds`; without a seed one is drawn, without seconds it is one round.
 
-    `kills` and `faults` are those that may be in a plan. `place` is where the rounds have their directories, one after
-    another; it must be new or empty, and stays.
+    With a `plan` it is one round by that. `kills` and `faults` are those that may be in a plan. `place` is where the
+    rounds have their directories, one after another; it must be new or empty, and stays.
     """
 
     seed: int | None = None
@@ -75,6 +79,7 @@ class ChaosOptions:
     kills: tuple[str, ...] = ROLES
     faults: tuple[str, ...] = FAULTS
     place: Path | None = None
+    plan: RoundPlan | None = None
 
 
 Show = Callable[[Report, int, str], None]
@@ -87,14 +92,15 @@ def run_chaos(options: ChaosOptions, show: Show | None = None) -> Report:
     Raises PlaceHoldsData, TooLittleSpace. Interrupted, it raises KeyboardInterrupt or SystemExit when everything is put
     right.
     """
-    report = Report(secrets.randbelow(_SEEDS) if options.seed is None else options.seed)
+    seed = options.seed if options.plan is None else options.plan.seed
+    report = Report(secrets.randbelow(_SEEDS) if seed is None else seed)
     began = time.monotonic()
     tell = show or (lambda report, seed, phase: None)
     with Interrupts() as interrupts, _parent(options.place) as parent:
         player = _Player(parent, interrupts)
         cannot = abilities.impossible()
         while not report.rounds or time.monotonic() - began < (options.seconds or 0.0):
-            planned = make_plan(report.seed + report.rounds)
+            planned = options.plan or make_plan(report.seed + report.rounds)
             plan = narrowed(planned, kills=options.kills, faults=options.faults, impossible=cannot)
             report.left_out = {name: why for name, why in plan.left_out if why != NOT_WANTED}
             played = player.play(plan, partial(tell, report, plan.seed))
@@ -104,6 +110,7 @@ def run_chaos(options: ChaosOptions, show: Show | None = None) -> Report:
                 tell(report, plan.seed, "looking for a shorter plan that breaks a promise")
                 shorter = shrunk(plan, lambda each: not player.play(each, keep=False).is_clean, SHRINK_SECONDS)
                 report.shortest = shorter.as_map()
+                _keep(shorter, played.kept, SHORTEST)
             report.elapsed = time.monotonic() - began
     return report
 
@@ -127,6 +134,7 @@ class _Player:
         try:
             outcome = play(plan, place, self._interrupts, tell)
             is_kept = keep and bool(outcome.broken)
+            _keep(plan, str(place) if is_kept else None, PLAN)
             return RoundReport(
                 seed=plan.seed,
                 seconds=time.monotonic() - began,
@@ -140,6 +148,12 @@ class _Player:
         finally:
             if not is_kept:
                 shutil.rmtree(place)
+
+
+def _keep(plan: RoundPlan, kept: str | None, name: str) -> None:
+    """Write a plan into the directory of a round that is kept, to be played again."""
+    if kept is not None:
+        Path(kept, name).write_text(json.dumps(plan.as_map(), indent=2) + "\n")
 
 
 @contextmanager

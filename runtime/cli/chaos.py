@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from turnkeeper.benchmarks.chaos.page import write_page
-from turnkeeper.benchmarks.chaos.plan import FAULTS, ROLES
+from turnkeeper.benchmarks.chaos.plan import FAULTS, ROLES, RoundPlan
 from turnkeeper.benchmarks.chaos.runner import (
     SPACE_BYTES_MIN,
     ChaosOptions,
@@ -95,16 +97,37 @@ def run(
 
 
 @command("replay", example="turnkeeper chaos replay 7 --fault none")
-@click.argument("seed", type=click.IntRange(min=0))
+@click.argument("seed", type=click.IntRange(min=0), required=False)
+@click.option(
+    "--plan",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Play this plan instead: a file that chaos has left of a round, or a `plan` that --json has printed.",
+)
 @_narrowing
 def replay(
-    invocation: Invocation, seed: int, kills: tuple[str, ...], faults: tuple[str, ...], page: Path | None
+    invocation: Invocation,
+    seed: int | None,
+    file: Path | None,
+    kills: tuple[str, ...],
+    faults: tuple[str, ...],
+    page: Path | None,
 ) -> None:
     """Play the round of one seed again: the same plan, which --json prints, and with fewer kills and faults if wanted.
 
     What is planned is the same each time. How far everybody has come at some moment is the machine's doing.
     """
-    _play(invocation, _options(invocation, seed, None, kills, faults), page)
+    if (seed is None) == (file is None):
+        raise click.UsageError("give either a seed or a plan")
+    options = _options(invocation, seed, None, kills, faults)
+    _play(invocation, options if file is None else replace(options, plan=_plan_in(file)), page)
+
+
+def _plan_in(file: Path) -> RoundPlan:
+    try:
+        return RoundPlan.from_map(json.loads(file.read_text()))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise Failure("invalid_input", f"this is no plan of a round ({error})", str(file), "check the file") from None
 
 
 def _options(

@@ -11,10 +11,24 @@ import time
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
+from typing import get_args
 
 import pytest
 
-from turnkeeper.benchmarks.chaos.plan import FAULTS, ROLES, RoundPlan, make_plan, narrowed
+from turnkeeper.benchmarks.chaos.plan import (
+    FAULTS,
+    ROLES,
+    AgentPlan,
+    Copying,
+    Disturbance,
+    Habit,
+    HostPlan,
+    Life,
+    Loop,
+    RoundPlan,
+    make_plan,
+    narrowed,
+)
 from turnkeeper.benchmarks.chaos.stage import MARK
 from turnkeeper.benchmarks.task_oracle import wait_left_behind
 
@@ -65,7 +79,29 @@ def test_a_round_of_kills_breaks_no_promise_and_leaves_nothing(cli: CommandLine,
     assert not cli.store.exists()
 
 
-@pytest.mark.parametrize(("seed", "seconds"), [(103, 1.0), (103, 5.0), (102, 6.0)])
+@pytest.mark.timeout(300)
+def test_a_plan_that_was_written_down_is_played(cli: CommandLine, tmp_path: Path) -> None:
+    """Here one in which a host is stopped and its sessions taken over, and the power is cut; and a copy is damaged."""
+    habits: tuple[Habit, ...] = ("tokens", "tools", "blobs", "tasks")
+    hosts = tuple(
+        HostPlan(f"host-{number}", loop, (AgentPlan(f"agent-{number}", number, 1, habits, in_worker=False),), ())
+        for number, loop in enumerate(get_args(Loop))
+    )
+    stop = Disturbance(300, "stop", "host", 500, 0, None, takeover=True)
+    first = Life(1500, (), (stop,), "power cut", "behind a successor's answers", "index-deleted")
+    last = Life(500, (), (), "in order", "at any moment", "kept")
+    plan = RoundPlan(4711, hosts, (first, last), (Copying("flip", 1),))
+    (tmp_path / "plan.json").write_text(json.dumps(plan.as_map()))
+    report = cli.run("chaos", "replay", "--plan", tmp_path / "plan.json", "--json").object
+    assert report["broken"] == {}
+    assert report["found"] == report["acknowledged"] > 0
+    made = {"stop", "power", "index-deleted", "flip"} - report["left_out"].keys()
+    assert report["faults"] == dict.fromkeys(made, 1)
+    assert RoundPlan.from_map(report["plan"]).hosts == hosts
+    assert left_in(tmp_path / "temporary") == []
+
+
+@pytest.mark.parametrize(("seed", "seconds"), [(103, 1.0), (102, 6.0)])
 @pytest.mark.timeout(120)
 def test_after_an_interrupt_everything_is_put_right(
     cli: CommandLine, tmp_path: Path, seed: int, seconds: float
@@ -143,6 +179,9 @@ def test_without_space_it_says_so_and_begins_nothing(
         ("run", "--seconds", "0"),
         ("run", "--html", "nowhere/page.html"),
         ("replay",),
+        ("replay", "--plan", "nowhere.json"),
+        ("replay", "1", "--plan", __file__),
+        ("replay", "--plan", __file__),
         ("replay", "-1"),
         ("replay", "seven"),
     ],

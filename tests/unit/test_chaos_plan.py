@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import product
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -51,6 +51,29 @@ def test_a_plan_comes_back_from_json_as_it_was() -> None:
             assert host_from_map(json.loads(json.dumps(host.as_map()))) == host
             for agent in host.agents:
                 assert agent_from_map(json.loads(json.dumps(agent.as_map()))) == agent
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("hosts",), 7),
+        (("hosts", 0, "loop"), "curio"),
+        (("hosts", 0, "agents", 0, "pace_ms"), "quick"),
+        (("lives", 0, "kills"), [7]),
+        (("lives", 0, "ending"), None),
+        (("lives", 0, "weather"), "fine"),
+        (("seed",), "seven"),
+    ],
+)
+def test_what_is_no_plan_is_refused(path: tuple[str | int, ...], value: object) -> None:
+    """A part that is of another kind, or that no plan has, is an error before anything is begun."""
+    values = make_plan(1).as_map()
+    part: Any = values
+    for each in path[:-1]:
+        part = part[each]
+    part[path[-1]] = value
+    with pytest.raises((TypeError, ValueError, AttributeError)):
+        RoundPlan.from_map(values)
 
 
 def test_everything_occurs() -> None:
