@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 
 from turnkeeper.runtime.processes import open_pidfd, wait_exit
+from turnkeeper.runtime.tasks import tree
 
 
 def possessions() -> tuple[list[str], list[str]]:
     """Give this process's descriptors and its children, zombies among them."""
     gc.collect()  # what earlier tests mapped may hang in cycles
-    tasks = Path("/proc/self/task").iterdir()
-    children = [child for task in tasks for child in (task / "children").read_text().split()]
+    children = [str(child.pid) for child in tree.children(os.getpid())]
     return sorted(os.listdir("/proc/self/fd")), sorted(children)
 
 

@@ -169,11 +169,14 @@ def test_an_order_reaches_the_very_shim_or_nobody(shims: Shims) -> None:
 
 @pytest.fixture
 def orphans() -> Iterator[None]:
-    """The test's process adopts what a shim leaves behind."""
+    """The test's process adopts what a shim, or any other child, leaves behind, and reaps it."""
+    own = {child.pid for child in tree.children(os.getpid())}
     libc = ctypes.CDLL(None)
     libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     yield
     libc.prctl(36, 0, 0, 0, 0)
+    for adopted in {child.pid for child in tree.children(os.getpid())} - own:
+        os.waitpid(adopted, 0)
 
 
 @pytest.mark.root
