@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 KEYS = ("s0", "s1", "s2", "s3")
 """The sessions that all agents want."""
 
+MORE_MAX = 5
+"""What an agent does at most in one turn, beside the first thing."""
+
 LISTEN_SECONDS = 0.3
 WAIT_SECONDS = 1.0
 
@@ -58,14 +61,21 @@ class Agent:
         """Do one thing after another until the host leaves."""
         while True:
             wish, does = self._draw()
-            await self._machine.turn(f"{wish}")
+            await self._machine.turn(wish)
             if is_leaving.is_set():
                 return
-            try:
-                await does()
-            except (StorageError, ValueError) as error:
-                self._notes.failed(wish, error, None if self._session is None else self._session.id)
-                await self._look_at_ownership()
+            await self._do(wish, does)
+            for _ in range(self._rng.randrange(MORE_MAX)):
+                wish, does = self._draw()
+                self._machine.tell(f"    … {wish}")
+                await self._do(wish, does)
+
+    async def _do(self, wish: str, does: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await does()
+        except (StorageError, ValueError) as error:
+            self._notes.failed(wish, error, None if self._session is None else self._session.id)
+            await self._look_at_ownership()
 
     def _draw(self) -> tuple[str, Callable[[], Awaitable[None]]]:
         """Draw what to do next."""
@@ -86,7 +96,7 @@ class Agent:
                 (3, "writes text", self._write),
                 (3, "turns", self._change_turn),
                 (2, "calls a tool", self._call),
-                (2, "closes", self._close),
+                (1, "closes", self._close),
                 (2, "sends", self._send),
                 (2, "sends in its name", self._send),
                 (2, "listens", self._listen),
@@ -300,6 +310,18 @@ class Agent:
         await forked.aclose()
         self._notes.closed(forked.id)
         self._common.known[forked.id] = None
+        if self._rng.random() < 0.3:
+            await self._delete(forked.id)
+
+    async def _delete(self, id: str) -> None:
+        """Delete a session that nobody else opens, and maybe bring it back."""
+        self._notes.deleting(id)
+        await self._runtime.delete(id)
+        self._notes.deleted(id)
+        if self._rng.random() < 0.5:
+            self._notes.undeleting(id)
+            await self._runtime.undelete(id)
+            self._notes.undeleted(id)
 
     async def _rewind(self) -> None:
         session = self._own

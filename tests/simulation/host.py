@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     pass
 
 AGENTS = 2
+LIVE_SHARE = 0.6
 
 
 @dataclass(slots=True)
@@ -53,7 +54,7 @@ class Host:
                 process.dies = partial(_die, runtime)
                 async with trio.open_nursery() as nursery:
                     name = f"{process.name} follower"
-                    nursery.start_soon(follow, runtime, book(name), self.name, common.positions)
+                    nursery.start_soon(follow, machine, runtime, book(name), self.name, common.positions)
                     names = [f"{process.name} agent {number}" for number in range(AGENTS)]
                     agents = [Agent(machine, common, runtime, book(name)) for name in names]
                     async with trio.open_nursery() as work:
@@ -65,10 +66,13 @@ class Host:
             book(f"{process.name} itself").failed("running", error)
 
 
-async def follow(runtime: Runtime, notes: MemoryNotebook, name: str, positions: dict[str, int]) -> None:
-    """Follow the store from where this follower was."""
-    following = runtime.follow(after=positions.setdefault(name, 0))
+async def follow(
+    machine: Machine, runtime: Runtime, notes: MemoryNotebook, name: str, positions: dict[str, int]
+) -> None:
+    """Follow the store from where this follower was, mostly with the text that isn't stored yet."""
+    following = runtime.follow(after=positions.setdefault(name, 0), ephemeral=machine.rng.random() < LIVE_SHARE)
     notes.following(name, positions[name])
+    heads: dict[str, int] = {}
     while True:
         try:
             event = await anext(following)
@@ -77,9 +81,15 @@ async def follow(runtime: Runtime, notes: MemoryNotebook, name: str, positions: 
         except StorageError as error:
             notes.failed("following", error)
             continue
-        if notes.counts:
+        if not notes.counts:
+            continue
+        if event.position:
             notes.followed(name, [event])
             positions[name] = event.position
+            heads[event.stream] = event.seq + 1
+        elif event.seq != heads.get(event.stream, event.seq):
+            due = heads[event.stream]
+            machine.errors.append(f"{name} saw {event.stream} live as number {event.seq}, where {due} was next")
 
 
 def _die(runtime: Runtime) -> None:

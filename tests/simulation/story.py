@@ -33,7 +33,7 @@ from .processes import Machine, Process, Turn
 from .sockets import SimulatedSocket
 from .spoiling import spoil_and_read
 
-STEPS = 150
+STEPS = 200
 SPOILED_SHARE = 0.3
 """How many of the stories are followed by a spoiled byte."""
 
@@ -139,6 +139,7 @@ class Story:
         self.steps = 0
         self._hosts: dict[str, Host] = {}
         self._power_goes_at = 0
+        self._names = HOSTS[: self.rng.randint(1, len(HOSTS))]
         kinds = [kind for kind in FAULTS if (kind in faults if faults else self.rng.random() < 0.6)]
         self._faults = [getattr(self, f"_{kind}") for kind in kinds]
         self._weights = [FAULTS[kind] for kind in kinds]
@@ -167,7 +168,7 @@ class Story:
         """Let something happen that waits to happen; False if nothing does."""
         waiting: list[Turn | SimulatedSocket | str] = [turn for turn in self.machine.turns if turn.process.runs]
         waiting += [socket for socket in self.machine.sockets if socket.has_something_under_way]
-        waiting += [name for name in HOSTS if name not in self._hosts or not self._hosts[name].process.is_alive]
+        waiting += [name for name in self._names if name not in self._hosts or not self._hosts[name].process.is_alive]
         if not waiting:
             return False
         chosen = self.rng.choice(waiting)
