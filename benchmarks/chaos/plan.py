@@ -275,7 +275,7 @@ def _draw_life(chance: Random) -> Life:
     kills = [_draw_kill(chance, moment()) for _ in range(chance.choice((1, 2, 3, 4)))]
     disturbances = [_draw_disturbance(chance, moment()) for _ in range(chance.choice((0, 1, 1, 2)))]
     endings: tuple[Ending, ...] = ("in order", "killed", "power cut")
-    (ending,) = chance.choices(endings, (5, 3, 2))
+    (ending,) = chance.choices(endings, (5, 2, 3))
     cut = chance.choice(get_args(Cut))
     (index,) = chance.choices(get_args(Index), (6, 2, 2))
     return Life(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import signal
 from contextlib import ExitStack
 
-from . import victims
+from ..replay.killing import kill_left_behind
 from .failpoint import Failpoint
 from .faults import stop
 from .plan import Cut, Role
@@ -45,7 +45,7 @@ def cut_power(stage: Stage, strikes: Strikes, when: Cut) -> None:
         stage.notebook.strike("power", "disk", when=when)
         stage.disk.cut()
         strikes.kill_all(_USERS)
-        victims.kill_marked(stage.mark)
+        kill_left_behind(stage.mark, STOP_SECONDS)  # also whom somebody has started while he was killed
 
 
 def _pass(stage: Stage, lifted: ExitStack, point: str, number: signal.Signals, passes: int = 1) -> None:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from ..task_oracle import left_behind
 from .plan import Role
 from .store_processes import Process, is_alive, parent_of, pids, processes_by_role
 
@@ -68,8 +67,3 @@ def kill(chosen: Iterable[int]) -> list[int]:
         for process in held:
             process.close()
     return killed
-
-
-def kill_marked(mark: str) -> None:
-    """Kill whoever lives still that carries a mark in its environment."""
-    kill(left_behind(mark))
