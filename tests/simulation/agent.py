@@ -29,6 +29,7 @@ MORE_MAX = 5
 
 LISTEN_SECONDS = 0.3
 WAIT_SECONDS = 1.0
+"""How long is waited for a message, and for a task's end."""
 
 _POLICIES: tuple[Literal["keep"], Literal["kill"]] = ("keep", "kill")
 

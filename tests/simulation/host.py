@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -18,11 +17,11 @@ from .agent import Agent
 from .notebook import MemoryNotebook
 from .processes import Machine, Process
 
-if TYPE_CHECKING:
-    pass
-
 AGENTS = 2
+"""Agents of one host: of several that want the same sessions."""
+
 LIVE_SHARE = 0.6
+"""How many of the followers see text before it is stored."""
 
 
 @dataclass(slots=True)

@@ -32,11 +32,6 @@ class SimulatedWriter(Writer):
 
     machine: Machine
 
-    @property
-    def has_queue(self) -> bool:
-        """Say whether something waits to be committed."""
-        return bool(self._queue)
-
     async def _commit_all(self) -> None:
         """Commit and answer what is queued, turn by turn, until the end was ordered and nothing is queued."""
         while True:

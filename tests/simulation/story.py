@@ -34,6 +34,8 @@ from .sockets import SimulatedSocket
 from .spoiling import spoil_and_read
 
 STEPS = 200
+"""What happens in a story before its end; how it comes to that takes as much again."""
+
 SPOILED_SHARE = 0.3
 """How many of the stories are followed by a spoiled byte."""
 
@@ -60,6 +62,8 @@ NAMED_CHANCE = 0.03
 
 HOSTS = ("ada", "bob", "cy")
 QUIET_ROUNDS_MAX = 400
+QUIET_SECONDS = 0.25
+"""At a story's end: rounds, and the time that passes between two, before who hasn't ended counts as stuck."""
 
 
 @dataclass(slots=True)
@@ -222,7 +226,7 @@ class Story:
                 if not self._go_on_quietly():
                     break
                 self.steps += 1
-            self.machine.clock.jump(0.25)
+            self.machine.clock.jump(QUIET_SECONDS)
         left = [each.name for each in processes if each.is_alive]
         self.machine.errors.append(f"{', '.join(left)} never ended")
         return False

@@ -24,8 +24,13 @@ from .processes import PROCESS, Machine, Process
 
 LOST_RINGS_SHARE = 0.2
 LOST_FORKS_SHARE = 0.1
+"""How often a shim's ring isn't heard, and a spawner dies before it has forked."""
+
 COMMAND_SECONDS = (0.0, 0.3, 3.0)
+"""How long commands run at least."""
+
 LOCK_SECONDS = 0.5
+"""How often a shim looks at a lock that another has."""
 
 
 def command(key: str, code: int) -> list[str]:
