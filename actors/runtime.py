@@ -444,6 +444,10 @@ class Runtime:
 
         Raises (while iterating):
             NotFound, Ambiguous: An id that is no pattern names nothing.
+            Corrupt: Events that are due can't be read: `stream` has lost those `missing`, or, where nobody knows whose
+                they were, the store those at `positions`. Told once, in their place; the next `__anext__` goes on
+                behind them.
+            Failed: What comes next can't be read now. Nothing is passed over; the next `__anext__` tries again.
             PositionLost: The store ends before `after`: what was read there went with the machine, or elsewhere.
         """
         self.check()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from .errors import StoreRefused
-from .requests import Page, Request, Result, StoredEvent, StreamRow
+from .requests import Page, PositionPage, Request, Result, StreamRow
 from .store import BackendName, describe
 
 if TYPE_CHECKING:
@@ -127,8 +127,11 @@ class BackendReader(Protocol):
         """
         ...
 
-    def scan(self, after: int, size_max: int = ...) -> tuple[list[StoredEvent], int]:
-        """Read events of all streams above the position `after`; give them and the position that is reached."""
+    def scan(self, after: int, size_max: int = ...) -> PositionPage:
+        """Read events of all streams above the position `after`, and what of them is lost, up to some position.
+
+        Raises ReadFailed if what comes next can't be read now, and may be later.
+        """
         ...
 
     def next_position(self) -> int:

@@ -194,22 +194,34 @@ class StoreFull(StorageError):
 
 
 class Corrupt(StorageError):
-    """Bytes that were acknowledged are damaged. `missing` are (first seq, count) of what can't be read."""
+    """Bytes that were acknowledged are damaged. `missing` are (first seq, count) of what can't be read.
+
+    Who follows the store is also told `positions`, (first, count) of what it isn't given; else they are (0, 0).
+    """
 
     def __init__(
-        self, stream: str, reason: str, path: str = "", offset: int = 0, missing: list[tuple[int, int]] | None = None
+        self,
+        stream: str,
+        reason: str,
+        path: str = "",
+        offset: int = 0,
+        missing: list[tuple[int, int]] | None = None,
+        positions: tuple[int, int] = (0, 0),
     ) -> None:
-        super().__init__(stream, reason, path, offset, missing or [])
+        super().__init__(stream, reason, path, offset, missing or [], positions)
         self.stream = stream
         self.reason = reason
         self.path = path
         self.offset = offset
         self.missing = [(first, count) for first, count in missing or []]
+        self.positions = (positions[0], positions[1])
 
     def message(self) -> str:
         place = f" ({self.path} at byte {self.offset})" if self.path else ""
         gaps = ", ".join(f"{first}-{first + count - 1}" for first, count in self.missing)
         missing = f"; missing events: {gaps}" if gaps else ""
+        position, count = self.positions
+        missing += f"; missing positions: {position}-{position + count - 1}" if count else ""
         return f"{self.stream} is damaged: {self.reason}{place}{missing}; the rest can be read"
 
 
@@ -238,6 +250,13 @@ class Failed(StorageError):
 
     def message(self) -> str:
         return f"{self.what}; whether it was stored is unknown, send again"
+
+
+class ReadFailed(Failed):
+    """Reading failed where another try may succeed: nothing was passed over, and nothing is known to be damaged."""
+
+    def message(self) -> str:
+        return f"{self.what}; nothing was passed over, read again"
 
 
 class IndexFailed(Failed):

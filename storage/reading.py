@@ -18,13 +18,13 @@ from .findings import Finding
 from .format import is_id
 from .hopping import JournalHop
 from .index import Index, shared_index
-from .index_records import Extent, placed_runs
+from .index_records import Extent
 from .index_tables import Transaction
 from .limits import READ_CHUNK_BYTES
-from .requests import Gap, Page, StoredEvent, StreamRow, Summary, check_bounds
+from .positions import PositionWalk
+from .requests import Gap, Page, PositionPage, StoredEvent, StreamRow, Summary, check_bounds
 from .row_filter import RowFilter
 from .run_reader import RunReader, checked_lines
-from .scanning import Batch, SegmentView, segment_numbers
 from .store import describe
 from .trust import judge_index
 
@@ -89,7 +89,7 @@ class Reader:
         self._fs = fs
         self._files = files
         self._runs = RunReader(fs)
-        self._cursor: tuple[int, int, int] | None = None
+        self._walk = PositionWalk(fs, index, self._runs)
 
     # -- streams
 
@@ -240,61 +240,13 @@ class Reader:
             indexed = self._index.read_indexed(snapshot)
         return 1 if indexed is None else indexed.next_position
 
-    def scan(self, after: int, size_max: int = READ_CHUNK_BYTES) -> tuple[list[StoredEvent], int]:
+    def scan(self, after: int, size_max: int = READ_CHUNK_BYTES) -> PositionPage:
         """Read events with positions above `after`, in order, until they add up to `size_max` bytes.
 
-        Gives them and the position up to which nothing is left out; call again with that. Events that can't be read
-        are missing from the list; `read` on their stream says why.
+        Call again with the position that is reached: up to there nothing is left out that isn't among what is lost.
+        Raises ReadFailed if what comes next can't be read now, and may be later.
         """
-        with self._index.reading() as snapshot:
-            indexed = self._index.read_indexed(snapshot)
-            mark = self._index.mark_before(snapshot, after + 1)
-        if indexed is None or after + 1 >= indexed.next_position:
-            return [], after
-        if self._cursor is not None and self._cursor[0] == after:
-            mark = self._cursor[1:]
-        events: list[StoredEvent] = []
-        last = (indexed.segment, indexed.offset)
-        numbers = [number for number in segment_numbers(self._fs) if number <= indexed.segment]
-        segment, place = mark or (0, 0)
-        size = 0
-        for number in (n for n in numbers if n >= segment):
-            view = self._view(number)
-            place = place if number == segment else 0
-            while view is not None and (number, place) <= last:
-                batch = view.batch_at(place) or view.next_batch(place)
-                if batch is None or (number, batch.offset) > last:
-                    break
-                place = batch.end
-                size += self._take_batch(batch, after, events)
-                after = max(after, batch.header.position + batch.header.events - 1)
-                self._cursor = (after, number, place)
-                if size >= size_max:
-                    return events, after
-        return events, max(after, indexed.next_position - 1)
-
-    def _take_batch(self, batch: Batch, after: int, events: list[StoredEvent]) -> int:
-        """Add a batch's events above a position to a list; give the bytes read."""
-        size = 0
-        for run in placed_runs(batch.header, batch.offset):
-            if not run.events or run.position + run.events <= after + 1:
-                continue
-            extent = Extent(run.seq, batch.segment, run.offset, run.size, run.events, run.epoch, run.crc, run.position)
-            try:
-                lines = self._runs.lines(run.stream, extent)
-            except Corrupt:
-                continue
-            size += run.size
-            for place in range(max(0, after + 1 - run.position), run.events):
-                events.append(StoredEvent(run.position + place, run.stream, run.seq + place, lines[place]))
-        return size
-
-    def _view(self, number: int) -> SegmentView | None:
-        try:
-            handle = self._runs.handle(number)
-            return SegmentView(self._fs, number, handle, self._fs.size(handle))
-        except OSError:
-            return None
+        return self._walk.page(after, size_max)
 
     def close(self) -> None:
         """Close the index and the files."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from .errors import StorageError
+from .errors import Corrupt, StorageError
 
 Summary: TypeAlias = dict[str, Any]
 """What is known of a stream beside its log: key to whole value (kind, key, created, cwd, title, labels, owner …)."""
@@ -135,6 +135,34 @@ class Page(NamedTuple):
     events: list[StoredEvent]
     head: int
     missing: list[Gap]
+
+
+class LostEvents(NamedTuple):
+    """Events within `width` positions from `position` on that can't be read, and why. None of the others can, either.
+
+    Where nothing names their stream any more, `stream` is empty, and the gap says only how many they are.
+    """
+
+    position: int
+    width: int
+    stream: str
+    gap: Gap
+
+    def as_error(self) -> Corrupt:
+        """Make the error that tells of it."""
+        gap, stream = self.gap, self.stream
+        missing = [(gap.first, gap.events)] if stream else []
+        return Corrupt(
+            stream or "the store", gap.reason, gap.path, gap.offset, missing, positions=(self.position, self.width)
+        )
+
+
+class PositionPage(NamedTuple):
+    """What the store has behind a position, in order, up to the position `reached`: events, and what is lost."""
+
+    events: list[StoredEvent]
+    reached: int
+    lost: list[LostEvents]
 
 
 def check_bounds(*bounds: object) -> None:

@@ -28,9 +28,16 @@ class RunReader:
     def lines(self, stream: str, extent: Extent) -> list[bytes]:
         """Give a run's lines, without their newlines. Raises Corrupt if they aren't what was written."""
         try:
-            content = self._fs.read(self.handle(extent.segment), extent.offset, extent.size)
+            return self.read(stream, extent)
         except OSError as error:
-            raise _corrupt(stream, extent, f"its file can't be read ({error.strerror})") from None
+            raise _unreadable(stream, extent, error) from None
+
+    def read(self, stream: str, extent: Extent) -> list[bytes]:
+        """Do as `lines`; but what can't be read now, and may be later, is an OSError."""
+        try:
+            content = self._fs.read(self.handle(extent.segment), extent.offset, extent.size)
+        except FileNotFoundError as error:
+            raise _unreadable(stream, extent, error) from None
         return checked_lines(stream, extent, content)
 
     def contents(self, extents: list[Extent]) -> list[bytes]:
@@ -88,6 +95,10 @@ def checked_lines(stream: str, extent: Extent, content: bytes) -> list[bytes]:
     if len(lines) != extent.events or not lines[0].startswith(event_prefix(stream, extent.first)):
         raise _corrupt(stream, extent, "another stream's bytes stand in its place")
     return lines
+
+
+def _unreadable(stream: str, extent: Extent, error: OSError) -> Corrupt:
+    return _corrupt(stream, extent, f"its file can't be read ({error.strerror})")
 
 
 def _corrupt(stream: str, extent: Extent, reason: str) -> Corrupt:

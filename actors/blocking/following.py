@@ -8,7 +8,7 @@ from .loop import Loop
 
 
 class BlockingFollowing:
-    """`Following`, as a plain iterator."""
+    """`Following`, as a plain iterator; after an error that says so, as of damaged events, the next `next` goes on."""
 
     def __init__(self, loop: Loop, following: Following) -> None:
         self._loop = loop

@@ -3,7 +3,9 @@
 What is durable is read from the files, in the order of positions, and the writer only says that there is more. So a
 follower can't lose anything at the seam between old and new, lags behind at no cost to anybody, and goes on over
 restarts of node and writer from the position that it has reached. Only of a position that the store doesn't have (any
-more) nobody can go on: that is told, and never waited for.
+more) nobody can go on: that is told, and never waited for. What is lost is told, too, once and where it would have
+come; so are events of nobody knows which stream, to everybody. What can't be read now, but may be later, isn't passed
+over.
 
 What isn't durable yet may be followed beside it: latest values, which come by the bus. One is shown only when all that
 is durable of its stream was shown, and never once its event is durable: so it neither overtakes nor repeats anything.
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from turnkeeper.storage.backend import BackendReader
 from turnkeeper.storage.errors import Ambiguous, NotFound
-from turnkeeper.storage.requests import check_bounds
+from turnkeeper.storage.requests import Gap, LostEvents, PositionPage, check_bounds
 
 from ..client.bus import Listener
 from ..errors import PositionLost
@@ -31,6 +33,8 @@ from .naming import find_row
 if TYPE_CHECKING:
     from ..client.client import Client
     from ..vocabulary import Schemas
+
+NO_EVENT = "what is stored in its place is no event"
 
 READ_BYTES = 256 * 1024
 """How many bytes of events one look into the journal takes, at least one batch."""
@@ -56,7 +60,7 @@ class Following:
         self._after = after
         self._match_type = pattern_matcher(types)
         self._match_stream: Matcher | None = None
-        self._found: deque[Event | Live] = deque()
+        self._found: deque[Event | LostEvents | Live] = deque()
         self._schemas: dict[str, Schemas] = {}
 
     def __aiter__(self) -> Following:
@@ -67,6 +71,9 @@ class Following:
             while not self._found:
                 await self._look()
             found = self._found[0]
+            if isinstance(found, LostEvents):
+                self._found.popleft()
+                raise found.as_error()
             if not isinstance(found, Event):
                 self._found.popleft()
                 if self._take_live(found):
@@ -75,9 +82,10 @@ class Following:
             # Only what is asked for is read whole, so that large events wait on the disk and not here.
             gap = await self._client.blobs.complete_one(found)
             self._found.popleft()
-            if gap is None:
-                self._client.vocabulary.upgrade([found], self._schemas.get(found.stream) or {})
-                return found
+            if gap is not None:
+                raise LostEvents(found.position, 1, found.stream, gap).as_error()
+            self._client.vocabulary.upgrade([found], self._schemas.get(found.stream) or {})
+            return found
 
     async def aclose(self) -> None:
         """End the following. One that is only dropped holds nothing but, maybe, values that nobody takes."""
@@ -116,19 +124,24 @@ class Following:
             self._listener = Listener(topics, lambda topic, type: match_stream(topic) and match_type(type))
             self._client.bus.listen(self._listener)
 
-    def _scan(self, live: Sequence[Live], reader: BackendReader) -> tuple[list[Event], int, list[Live], list[Live]]:
+    def _scan(
+        self, live: Sequence[Live], reader: BackendReader
+    ) -> tuple[list[Event | LostEvents], int, list[Live], list[Live]]:
         """Read what is durable, up to a position; and say which live values may be shown behind that, and which never.
 
         The others wait for more that is durable.
         """
         assert self._after is not None
         assert self._match_stream is not None
-        stored, after = reader.scan(self._after, READ_BYTES)
+        page = reader.scan(self._after, READ_BYTES)
+        after = page.reached
         if after == self._after >= (due := reader.next_position()):
             raise PositionLost(after, due)
-        events = [Event.from_stored(each) for each in stored if self._match_stream(each.stream)]
-        found = [event for event in events if self._match_type(event.type)]
-        versioned = {event.stream for event in found if self._client.vocabulary.is_upgraded(event.type)}
+        events, lost = self._followed(page)
+        versioned = {event.stream for event in events if self._client.vocabulary.is_upgraded(event.type)}
+        found: list[Event | LostEvents] = [*events]
+        if lost:
+            found = sorted([*events, *lost], key=lambda each: each.position)
         self._schemas = {stream: schemas_of(reader, stream) for stream in versioned}
         shown: list[Live] = []
         stale: list[Live] = []
@@ -139,6 +152,22 @@ class Following:
             elif value["seq"] == head and position <= after:
                 shown.append((name, value))
         return found, after, shown, stale
+
+    def _followed(self, page: PositionPage) -> tuple[list[Event], list[LostEvents]]:
+        """Give what is followed of a page's events, and what the streams that are followed lost, or may have lost."""
+        assert self._match_stream is not None
+        lost = [each for each in page.lost if not each.stream or self._match_stream(each.stream)]
+        events = []
+        for stored in page.events:
+            if self._match_stream(stored.stream):
+                try:
+                    event = Event.from_stored(stored)
+                except ValueError:
+                    lost.append(LostEvents(stored.position, 1, stored.stream, Gap(stored.seq, 1, NO_EVENT, "", 0)))
+                    continue
+                if self._match_type(event.type):
+                    events.append(event)
+        return events, lost
 
     def _take_live(self, live: Live) -> bool:
         """Forget a value, and say whether it was still the latest."""

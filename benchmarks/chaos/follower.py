@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from turnkeeper import Event, Runtime, TurnkeeperError
+from turnkeeper import Corrupt, Event, Runtime, TurnkeeperError
 
 from .notes import Notebook
 from .plan import FollowerPlan
@@ -24,15 +24,30 @@ async def follow(runtime: Runtime, plan: FollowerPlan, after: int, notebook: Not
         try:
             while not leaving.is_set():
                 events: list[Event] = []
+                loss: Corrupt | None = None
                 with anyio.move_on_after(BATCH_SECONDS):
-                    while len(events) < BATCH_EVENTS:
-                        events.append(await anext(following))
+                    while len(events) < BATCH_EVENTS and loss is None:
+                        try:
+                            events.append(await anext(following))
+                        except Corrupt as error:
+                            loss = error
                         await anyio.sleep(plan.pace_ms / 1000)
                 if events:
                     notebook.followed(plan.name, events)
                     after = events[-1].position
+                if loss is not None:
+                    after = note_loss(plan.name, loss, notebook)
         except TurnkeeperError as error:
             notebook.failed("follow", error)
             await anyio.sleep(AGAIN_SECONDS)
         finally:
             await following.aclose()
+
+
+def note_loss(follower: str, loss: Corrupt, notebook: Notebook) -> int:
+    """Note what a follower was told to be lost; give the position that it has reached. Raises any other damage."""
+    first, count = loss.positions
+    if not count:
+        raise loss
+    notebook.told_missing(follower, loss.stream if loss.missing else None, loss.missing, loss.positions)
+    return first + count - 1

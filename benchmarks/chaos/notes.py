@@ -197,6 +197,16 @@ class Notebook:
         seen = [[event.position, event.stream, event.seq, event.type, digest(event.data)] for event in events]
         self._write("followed", follower=follower, events=seen)
 
+    def told_missing(
+        self, follower: str, stream: str | None, missing: Sequence[Sequence[int]], positions: Sequence[int]
+    ) -> None:
+        """What a follower was told, at this point, that it isn't given: (first, count) of numbers and of positions.
+
+        Without a stream it was told that nobody knows whose events these were.
+        """
+        members = {"stream": stream, "missing": [list(each) for each in missing], "positions": list(positions)}
+        self._write("told_missing", follower=follower, **members)
+
     def awaited(self, follower: str, position: int) -> None:
         """It was waited for until the follower must have been given all that it follows up to this position."""
         self._write("awaited", follower=follower, position=position)

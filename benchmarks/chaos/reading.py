@@ -13,8 +13,9 @@ from pathlib import Path
 
 import anyio
 
-from turnkeeper import Event, Runtime, SessionInfo, TaskState, open_runtime
+from turnkeeper import Corrupt, Event, Runtime, SessionInfo, TaskState, open_runtime
 
+from .follower import note_loss
 from .noted_session import Maker, noted
 from .notes import Notebook
 
@@ -65,10 +66,16 @@ async def _follow(runtime: Runtime, notebook: Notebook) -> None:
     with anyio.CancelScope() as scope:
         while True:
             scope.deadline = anyio.current_time() + SILENT_SECONDS
-            events.append(await anext(following))
-            if len(events) == PAGE:
+            loss: Corrupt | None = None
+            try:
+                events.append(await anext(following))
+            except Corrupt as error:
+                loss = error
+            if len(events) == PAGE or loss is not None:
                 notebook.followed(FOLLOWER, events)
                 events = []
+            if loss is not None:
+                note_loss(FOLLOWER, loss, notebook)
     if events:
         notebook.followed(FOLLOWER, events)
     await following.aclose()

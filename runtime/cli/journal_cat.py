@@ -57,7 +57,7 @@ def _print_events(view: StoreView) -> int:
     after = expected = missing = 0
     while True:
         place = after
-        events, after = view.ask(lambda reader: reader.scan(place))  # noqa: B023 - asked at once
+        events, after, _ = view.ask(lambda reader: reader.scan(place))  # noqa: B023 - asked at once
         for event in events:
             missing += event.position - expected - 1
             expected = event.position

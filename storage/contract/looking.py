@@ -48,7 +48,8 @@ def scanned(store: StoreInContract, size_max: int) -> list[StoredEvent]:
     after = 0
     with reading(store) as reader:
         while True:
-            more, reached = reader.scan(after, size_max)
+            more, reached, lost = reader.scan(after, size_max)
+            assert not lost
             if reached == after:
                 return found
             found += more

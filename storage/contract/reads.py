@@ -112,9 +112,9 @@ class ReadClauses:
             assert scanned(store, 1) == whole
             with reading(store) as reader:
                 assert reader.next_position() == 7
-                assert reader.scan(3)[0] == whole[3:]
-                assert reader.scan(6) == ([], 6)
-                assert reader.scan(60) == ([], 60)
+                assert reader.scan(3).events == whole[3:]
+                assert reader.scan(6) == ([], 6, [])
+                assert reader.scan(60) == ([], 60, [])
         assert sorted(page(store, "b").events) == [stored for stored in whole if stored.stream == "b"]
 
     def test_b10_what_is_answered_is_readable(self, store: StoreInContract) -> None:

@@ -18,9 +18,10 @@ import orjson
 from ..errors import Failed
 from ..findings import Finding
 from ..limits import ID_PATTERN, READ_CHUNK_BYTES
-from ..requests import Gap, Page, StoredEvent, StreamRow, Summary, check_bounds
+from ..requests import Gap, LostEvents, Page, PositionPage, StoredEvent, StreamRow, Summary, check_bounds
 from . import DATABASE_FILE, streams
-from .database import named, open_to_read, stamp
+from .database import named, open_to_read, primary_code, stamp
+from .losses import ROWS_GONE, lost_between, next_readable
 from .streams import Stream
 
 
@@ -157,22 +158,40 @@ class SqliteReader:
             position: int = database.execute("SELECT next_position FROM store").fetchone()[0]
         return position
 
-    def scan(self, after: int, size_max: int = READ_CHUNK_BYTES) -> tuple[list[StoredEvent], int]:
+    def scan(self, after: int, size_max: int = READ_CHUNK_BYTES) -> PositionPage:
         """Read events with positions above `after`, in order, until they add up to `size_max` bytes.
 
-        Gives them and the position up to which nothing is left out; call again with that.
+        Call again with the position that is reached: up to there nothing is left out that isn't among what is lost.
         """
         events: list[StoredEvent] = []
-        size = 0
+        lost: list[LostEvents] = []
+        reached, size = after, 0
         with self._looking() as database:
-            found = database.execute(
-                "SELECT position, stream, seq, line FROM events WHERE position > ? ORDER BY position", (after,)
-            )
-            while size < size_max and (row := found.fetchone()) is not None:
-                events.append(StoredEvent(*row))
-                size += len(events[-1].line)
-            found.close()
-        return events, events[-1].position if events else after
+            (end,) = database.execute("SELECT next_position FROM store").fetchone()
+            try:
+                found = database.execute(
+                    "SELECT position, stream, seq, line FROM events WHERE position > ? ORDER BY position", (after,)
+                )
+                with closing(found):
+                    while size < size_max and (row := found.fetchone()) is not None:
+                        event = StoredEvent(*row)
+                        if event.position > reached + 1:
+                            lost += lost_between(database, reached + 1, event.position)
+                        events.append(event)
+                        reached = event.position
+                        size += len(event.line)
+            except sqlite3.Error as error:
+                if primary_code(error) != sqlite3.SQLITE_CORRUPT:
+                    raise
+                # A page is damaged: what stands before it is given first, and then the next page is looked for.
+                if reached == after:
+                    reached = next_readable(database, after + 1, end) - 1
+                    lost = lost_between(database, after + 1, reached + 1)
+            else:
+                if size < size_max and end > reached + 1:
+                    lost += lost_between(database, reached + 1, end)
+                    reached = end - 1
+        return PositionPage(events, reached, lost)
 
     def close(self) -> None:
         """Close the database."""
@@ -203,7 +222,7 @@ def _changed() -> Failed:
 
 def _note_gap(page: Page, due: int, found: int) -> None:
     if found > due:
-        page.missing.append(Gap(due, found - due, "their rows are gone", DATABASE_FILE, 0))
+        page.missing.append(Gap(due, found - due, ROWS_GONE, DATABASE_FILE, 0))
 
 
 def _member(name: str, value: str) -> str:

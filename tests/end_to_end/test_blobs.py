@@ -333,7 +333,7 @@ async def test_lists_and_openings_touch_no_blob(runtime: Runtime, store: Path) -
 
 @pytest.mark.anyio
 async def test_a_large_event_whose_blob_is_damaged_is_missing_alone(runtime: Runtime, store: Path) -> None:
-    """Reading names event and file and gives the rest; following leaves it out."""
+    """Reading names event and file and gives the rest; following tells it in its place, and goes on."""
     async with await runtime.create_session() as session:
         for data in ({"n": 0}, {"text": LARGE}, {"text": LARGE + "!"}, {"n": 3}):
             await session.append("my/type", data)
@@ -349,7 +349,16 @@ async def test_a_large_event_whose_blob_is_damaged_is_missing_alone(runtime: Run
         ]
         assert page.head == 4
         following = runtime.follow(session.id, after=position - 4)
-        assert data_of([await anext(following), await anext(following)]) == [{"n": 0}, {"n": 3}]
+        assert (await anext(following)).data == {"n": 0}
+        for seq, gone in (1, one), (2, two):
+            with pytest.raises(Corrupt) as told:
+                await anext(following)
+            assert (told.value.stream, told.value.missing) == (session.id, [(seq, 1)])
+            assert (told.value.path, told.value.positions) == (
+                f"blobs/{gone.name[:2]}/{gone.name}",
+                (position - 3 + seq, 1),
+            )
+        assert (await anext(following)).data == {"n": 3}
 
 
 @pytest.mark.anyio

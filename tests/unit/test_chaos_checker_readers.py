@@ -90,3 +90,23 @@ def test_what_readers_were_given_wrongly_is_found(plant: Plant, broken: str) -> 
     made = read_by_all(clean_round())
     plant(made)
     assert made.broken() == {broken: made.broken()[broken]}
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+@pytest.mark.parametrize("told", [0, 1])
+def test_an_event_that_a_follower_was_told_to_be_missing_is_reported_and_one_that_it_was_not_is_lost(
+    is_named: bool, told: int
+) -> None:
+    """By its stream and number, or by its position where nobody knows whose it was; another's doesn't count for it."""
+    made = read_by_all(clean_round())
+    due = made.readable()
+    missing = next(place for place in range(3, len(due) - 1) if due[place].stream == due[place + 1].stream)
+    told_of = due[missing + told]
+    stream, seqs = (told_of.stream, [(told_of.seq, 1)]) if is_named else (None, [])
+    book = made.notebook("told")
+    book.following("told", 0)
+    book.followed("told", due[:missing])
+    book.told_missing("told", stream, seqs, (told_of.position, 1))
+    book.followed("told", due[missing + 1 :])
+    book.awaited("told", due[-1].position)
+    assert list(made.broken()) == (["followers"] if told else [])

@@ -87,14 +87,14 @@ def test_positions_number_events_over_the_whole_store(store: StoreInTest, state:
         positions: list[int] = []
         after = 0
         while True:
-            found, reached = reader.scan(after, size_max=700)
+            found, reached, _ = reader.scan(after, size_max=700)
             positions += [stored.position for stored in found]
             if reached == after:
                 break
             after = reached
         assert positions == list(range(1, EVENTS + 2))
         assert after == reader.next_position() - 1
-        again, _ = reader.scan(50)
+        again = reader.scan(50).events
         assert [stored.position for stored in again] == list(range(51, EVENTS + 2))
         assert [stored.position for stored in reader.read("a", limit=1000).events] == [1, *range(3, EVENTS + 2)]
 

@@ -1,4 +1,8 @@
-"""The promise to followers: from a position on, each event that they follow, once, in order, and nothing else."""
+"""The promise to followers: from a position on, each event that they follow, once, in order, and nothing else.
+
+Of what can't be read they are told instead, in its place. What they were told to be missing isn't due any more, whether
+it can be read by others or not; an event that is neither given nor told is a violation.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ Seen = list[object]
 def followers_saw_the_journal(evidence: Evidence) -> Iterator[Violation]:
     """What a follower was given is how the journal goes on behind its position; and reaches to where it was awaited."""
     said: dict[str, list[Note]] = defaultdict(list)
-    for word in ("following", "followed", "awaited"):
+    for word in ("following", "followed", "told_missing", "awaited"):
         for note in evidence.notes.get(word, ()):
             said[note["follower"]].append(note)
     for follower, notes in said.items():
@@ -47,11 +51,23 @@ def _judge(follower: str, notes: Sequence[Note], stored: Stored) -> Iterator[Vio
                         yield Violation("followers", follower, _difference(seen, due, place), note=note)
                     place += 1
                     reached = seen[0]
+            case "told_missing":
+                due[place:] = [each for each in due[place:] if not _is_told(each, note)]
+                reached = note["positions"][0] + note["positions"][1] - 1
             case "awaited" if not has_failed:
                 missing = [each for each in due[place:] if int(str(each[0])) <= note["position"]]
                 if missing:
                     says = f"it never saw {len(missing)} events up to position {note['position']}: {missing[0]} is next"
                     yield Violation("followers", follower, says, note=note)
+
+
+def _is_told(seen: Seen, note: Note) -> bool:
+    """Say whether an event is among those that a note says a follower was told to be missing."""
+    position, stream, seq = int(str(seen[0])), seen[1], int(str(seen[2]))
+    if note["stream"] is None:
+        first, count = note["positions"]
+        return bool(first <= position < first + count)
+    return stream == note["stream"] and any(first <= seq < first + count for first, count in note["missing"])
 
 
 def _difference(seen: Seen, due: list[Seen], place: int) -> str:
