@@ -108,7 +108,7 @@ class Caretaker:
         notes = MemoryNotebook(self._machine, process, self._common.notes, process.name)
         async with open_runtime(self._machine.disk.index_root, blocked_seconds=None) as runtime:
             for task in await runtime.tasks(limit=1000):
-                await runtime.task(task.id).wait()
+                await runtime.task(task.id).wait(tree=True)  # the end of its records, too
             listed = await runtime.sessions(limit=1000)
             notes.listed(row.id for row in listed)
             for row in listed:
