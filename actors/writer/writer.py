@@ -246,10 +246,15 @@ class Writer:
                 break
 
     def _take_queued(self) -> list[Queued]:
-        """Take from the queue, in order, about as much as one batch holds, and at least one."""
+        """Take from the queue, in order, about as much as one batch holds, and at least one.
+
+        A deletion is taken alone: whether a session is deleted is looked up when other requests are decided.
+        """
         taken: list[Queued] = []
         size = requests = 0
         while self._queue and size < BATCH_BYTES_MAX and requests < RUNS_MAX:
+            if _is_deletion(self._queue[0]):
+                return taken or [self._queue.popleft()]
             queued = self._queue.popleft()
             taken.append(queued)
             size += queued.size
@@ -356,6 +361,11 @@ class Writer:
             "events": self._backend.next_position - 1,
             "flush_ms": flush_times_ms(self._flush_seconds),
         }
+
+
+def _is_deletion(queued: Queued) -> bool:
+    """Say whether a session is to be deleted, or brought back."""
+    return isinstance(queued.asked, Change) and queued.asked.deleted is not None
 
 
 def _requests_of(decision: Decision | Changing | Recorded | Post | None) -> Sequence[Request]:

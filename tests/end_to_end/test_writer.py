@@ -365,3 +365,20 @@ def test_a_failed_sync_acknowledges_nothing_and_its_outcome_is_settled_by_the_ne
         assert successor.hello["pid"] != pid
         assert successor.ask(frame) == [1, [[0, 1, 1]]]
     assert "a commit failed" in (store.path / "node.log").read_text()
+
+
+def test_what_comes_with_a_deletion_is_decided_behind_it(store: ServedStore, writer: FrameClient) -> None:
+    """A message behind it is refused, and begins no inbox; one behind the way back is taken."""
+    writer.ask([1, [first_append("a", kind="session")]])
+    sending = {"op": "send", "to": "a", "tail": b'"time":1,"type":"note/n","data":{}}\n', "blobs": []}
+    with stopped(store.writer_pid()):
+        writer.send(
+            {"op": "change", "id": 2, "wanted": "a", "deleted": True},
+            {**sending, "id": 3, "key": "behind the deletion"},
+            {"op": "change", "id": 4, "wanted": "a", "deleted": False},
+            {**sending, "id": 5, "key": "behind the way back"},
+        )
+    answers = [writer.receive() for _ in range(4)]
+    assert answers[1] == {"re": 3, "error": "Deleted", "args": ["a"]}
+    assert answers[3] == {"re": 5, "seq": 0}
+    assert len(lines_of(store, "inbox-a")) == 1
