@@ -298,6 +298,27 @@ def test_an_event_that_its_key_made_a_known_one_is_not_missed() -> None:
     assert "acknowledged is found" in made.broken()
 
 
+def test_a_fenced_owners_number_may_be_stored_by_the_one_who_sent_the_same_under_its_key() -> None:
+    """What both send under a key is stored by one, and counts for the other; without a key it would be missing."""
+    for key in ("key", None):
+        made = MadeRound()
+        first = MadeAgent(made, "first", 11).create("s")
+        first.send()
+        first.flush()
+        if key is None:
+            first.book.sent("s", [("my/once", {"n": 1})])
+        else:
+            first.book.sent_once("s", key, "my/once", {"n": 1})
+        first.book.sent("s", [("my/note", {"n": 2})])
+        second = MadeAgent(made, "second", 12).open("s")
+        second.book.sent_once("s", "key", "my/once", {"n": 1})
+        second.append("my/once", {"n": 1})
+        second.flush()
+        first.book.fenced("s", range(2, 3))
+        second.close()
+        assert made.broken() == ({} if key else {"fenced": 1})
+
+
 def test_a_violation_comes_with_the_lines_around_it() -> None:
     """Events beside it, notes of the same file beside its note, and the strikes before."""
     made = clean_round()

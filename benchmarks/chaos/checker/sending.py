@@ -106,6 +106,9 @@ def _judge_fence(outcome: Outcome, stored: Stored) -> Iterator[Violation]:
     mine = {event.seq for event in outcome.events}
     for seq in sorted(mine & set(range(first, end))):
         yield Violation("fenced", opening.session, f"number {seq} was told not to be stored, and is", seq, note)
+    known = {item.mark for item in opening.items if item.key is not None}  # whoever stored them
+    events = stored.streams.get(opening.session, ())
+    mine |= {event.seq for event in events if (event.type, event.digest) in known}
     if first < end and first > max(opening.note["head"], 0) and first - 1 not in mine:
         says = f"numbers from {first} on were told not to be stored, and {first - 1} isn't either"
         yield Violation("fenced", opening.session, says, first - 1, note)
