@@ -281,7 +281,7 @@ def test_a_damaged_session_is_not_opened_and_what_is_missing_is_named(tmp_path: 
     segment.write_bytes(segment.read_bytes().replace(b'{"$batch":2,', b'{"$batch":9,'))
     with served_store(path) as store, store.writer() as writer:
         refusal = writer.ask(opening(1, "a", "mine"))
-        assert (refusal["error"], refusal["args"][0], refusal["args"][-1]) == ("Corrupt", "a", [[1, 1]])
+        assert (refusal["error"], refusal["args"][0], refusal["args"][4]) == ("Corrupt", "a", [[1, 1]])
         assert writer.ask(opening(2, "b", "mine"))["head"] == 1
 
 
