@@ -19,7 +19,7 @@ chaos: .venv/stamp
 	.venv/bin/turnkeeper chaos run --seconds 600
 
 test: lint
-	.venv/bin/python -m pytest --numprocesses logical --dist loadfile
+	.venv/bin/python -m pytest --numprocesses $$(($$(nproc 2>/dev/null || echo 1) + 1)) --dist loadfile
 
 lint: .venv/stamp
 	.venv/bin/python -m ruff check
