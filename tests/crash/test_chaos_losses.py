@@ -25,7 +25,7 @@ from turnkeeper.storage import blobs
 from turnkeeper.storage import journal as journal_module
 from turnkeeper.storage.errors import StorageError
 from turnkeeper.storage.reading import open_reader
-from turnkeeper.storage.requests import Append
+from turnkeeper.storage.requests import Append, Patch
 from turnkeeper.storage.verify import verify
 
 from ..stores import StoreInTest, create, event, new_store, owner
@@ -211,6 +211,30 @@ def test_whole_batches_that_nobody_has_seen_may_go_without_a_word(store: StoreIn
     with (copy / "journal" / last.file).open("ab") as file:
         file.write(b'{"$batch":')
     assert not expected_loss(store.path, copy).may_be_silent
+
+
+def test_a_session_whose_way_back_was_harmed_may_be_a_deleted_one(store: StoreInTest) -> None:
+    """A batch without an event says that it is no longer deleted; what names no event can't be missed by its number."""
+    journal = store.open()
+    for deleted in (5, None):
+        journal.commit([Patch("b", {"deleted": deleted})])
+    journal.commit([Patch("a", {"title": "behind it"})])
+    store.close()
+    copy = store.path.with_name("copy")
+    shutil.copytree(store.path, copy)
+    shutil.rmtree(copy / "index")
+    last = read_segments(store.path)[-1]
+    harmed = next(batch for batch in last.batches if any(run.patch == {"deleted": None} for run in batch.runs))
+    path = copy / "journal" / last.file
+    content = bytearray(path.read_bytes())
+    content[harmed.offset + 3] ^= 1
+    path.write_bytes(content)
+    loss, reading, stored = expected_loss(store.path, copy), ask(copy), read_journal(store.path)
+    assert "b" not in reading.events
+    assert loss.brought_back == {"b"}
+    assert not list(copy_is_same_or_reported(stored, loss, reading))
+    silent = replace(reading, verification={"damaged": [], "torn_tail": None})
+    assert list(copy_is_same_or_reported(stored, loss, silent))
 
 
 def test_a_copy_that_is_the_same_has_lost_nothing(store: StoreInTest) -> None:

@@ -37,12 +37,14 @@ class Harm(NamedTuple):
 class Loss:
     """What a copy may have lost: its harmed events by stream and number.
 
-    Of the `unnamed` streams the first run's header is harmed, which alone says what they are. `may_be_silent`: nobody
-    can tell that something is missing.
+    Of the `unnamed` streams the first run's header is harmed, which alone says what they are. Of those `brought_back`
+    it is one that says that they are no longer deleted: without it they are. `may_be_silent`: nobody can tell that
+    something is missing.
     """
 
     harmed: Mapping[str, Mapping[int, Harm]] = field(default_factory=dict)
     unnamed: frozenset[str] = frozenset()
+    brought_back: frozenset[str] = frozenset()
     may_be_silent: bool = False
 
     @property
@@ -84,6 +86,7 @@ def expected_loss(store: Path, copy: Path) -> Loss:
     harmed: dict[str, dict[int, Harm]] = {}
     unnamed: set[str] = set()
     named: set[str] = set()
+    brought_back: set[str] = set()
     is_end = True
     for batch, of_header, of_runs in reversed(batches):
         # At the end, and seen by no witness, a batch counts whole or not at all: it may never have been finished.
@@ -96,9 +99,10 @@ def expected_loss(store: Path, copy: Path) -> Loss:
     for batch, of_header, _ in batches:
         unnamed |= {run.stream for run in batch.runs if of_header} - named
         named |= {run.stream for run in batch.runs}
+        brought_back |= {run.stream for run in batch.runs if of_header and run.patch.get("deleted", "") is None}
     for stream, seqs in _harmed_blobs(store, copy).items():
         harmed.setdefault(stream, {}).update(seqs)
-    return Loss(harmed, frozenset(unnamed), _may_be_silent(batches, seen))
+    return Loss(harmed, frozenset(unnamed), frozenset(brought_back), _may_be_silent(batches, seen))
 
 
 class _HarmedBatch(NamedTuple):
@@ -186,7 +190,9 @@ def copy_is_same_or_reported(stored: Stored, loss: Loss, reading: CopyReading) -
     if loss.events and not loss.may_be_silent and not reading.is_reported:
         yield Violation("same or reported", "copy", f"{loss.events} events are harmed, and verify finds nothing wrong")
     for session in stored.sessions():
-        if not stored.is_deleted(session):
+        is_told = reading.is_reported or loss.may_be_silent
+        is_deleted_there = session in loss.brought_back and session not in reading.events and is_told
+        if not stored.is_deleted(session) and not is_deleted_there:
             yield from _judge_session(session, stored, loss, reading)
     for session in sorted(reading.events.keys() - stored.streams.keys()):
         yield Violation("same or reported", session, "it is in the copy, and was never stored")
