@@ -146,6 +146,7 @@ def print_report(report: Report) -> None:
             ("violations", f"{report.broken.total():,}"),
         ]
     )
+    print_text("Acknowledged and found are events and pieces of text, as agents sent them one by one.")
     kills = [(name, f"{times:,}") for name, times in report.kills.most_common()]
     _print_table(("killed", "times"), kills, right=("times",))
     rows = [(name, f"{done:,}", f"{missed:,}", why) for name, done, missed, why in report.fault_rows]
