@@ -259,7 +259,7 @@ def test_terminal_signals_change_nothing(shims: Shims) -> None:
     assert shims.shell("exit 4").wait()["how"] == {"code": 4}
 
 
-def test_a_spawner_has_loaded_little_of_the_standard_library_and_nothing_else() -> None:
+def test_a_spawner_has_loaded_little_of_the_standard_library_and_nothing_else(tmp_path: Path) -> None:
     """Its forks share what it has: of ours what a shim needs, and no module that starts threads or an event loop."""
     script = f"""
 import sys
@@ -268,7 +268,7 @@ exec(compile(open(sys.argv[0]).read(), sys.argv[0], "exec"), {{"__name__": "__ma
 print(*sys.modules)
 """
     command = [sys.executable, "-I", "-S", "-P", "-c", script]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     ours = {name for name in loaded if name.split(".")[0] == "turnkeeper"}
     modules = ("bell", "control", "directory", "output", "running", "shim", "tree")
