@@ -18,10 +18,10 @@ import anyio
 import trio
 
 from turnkeeper.runtime.errors import ChildStartError, TooManyRestarts
-from turnkeeper.runtime.restart import RestartPolicy
 from turnkeeper.storage.errors import StorageError, StoreRefused
 
 from ..protocol import NODE_LOG
+from .restarts import FAILED_POLICY, KILLED_POLICY
 from .tasks.supervisor_keeper import SupervisorKeeper
 from .writer_keeper import WriterKeeper
 
@@ -31,12 +31,6 @@ if TYPE_CHECKING:
 
 GREETING_SECONDS = 0.1
 """How long the tree waits at most until somebody was greeted."""
-
-KILLED_POLICY = RestartPolicy(intensity=100, period_seconds=10.0, backoff_first=0.0, backoff_max=0.0)
-"""For a writer that somebody killed: started again at once."""
-
-FAILED_POLICY = RestartPolicy(intensity=5, period_seconds=30.0, backoff_first=0.05, backoff_max=1.0)
-"""For what ended by an error of the disk or of ours."""
 
 _WRITER = "writer"
 _TASKS = "tasks"

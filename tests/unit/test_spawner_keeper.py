@@ -8,8 +8,9 @@ import sys
 import pytest
 import trio
 
+from turnkeeper.actors.node.restarts import FAILED_POLICY
 from turnkeeper.actors.node.tasks import spawner_keeper
-from turnkeeper.actors.node.tasks.spawner_keeper import FAILED_POLICY, SpawnerKeeper
+from turnkeeper.actors.node.tasks.spawner_keeper import SpawnerKeeper
 
 pytestmark = pytest.mark.trio
 

@@ -18,20 +18,15 @@ from collections.abc import Callable
 import trio
 
 from turnkeeper.runtime.processes import describe_exit, was_killed
-from turnkeeper.runtime.restart import GiveUp, RestartHistory, RestartPolicy
+from turnkeeper.runtime.restart import GiveUp, RestartHistory
 
 from ...launch import start_spawner
 from ...node_log import log
 from ...protocol import NODE_LOG
+from ..restarts import FAILED_POLICY, KILLED_POLICY
 
 END_SECONDS = 1.0
 """How long a spawner may take for its end, once nobody hands it anything, before it is killed: shims don't notice."""
-
-KILLED_POLICY = RestartPolicy(intensity=100, period_seconds=10.0, backoff_first=0.0, backoff_max=0.0)
-"""For a spawner that somebody killed: started again at once."""
-
-FAILED_POLICY = RestartPolicy(intensity=5, period_seconds=30.0, backoff_first=0.05, backoff_max=1.0)
-"""For a spawner that ended by itself, or couldn't be started."""
 
 _MESSAGE_BYTES_MAX = 4096
 
