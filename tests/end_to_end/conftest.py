@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 
 from turnkeeper.actors.runtime import Runtime
@@ -15,6 +16,8 @@ from ..command_line import CommandLine
 from ..served_tasks import no_task_left
 from ..shims import Shims
 from ..stores import make_store
+
+DEADLINE_SECONDS = 30
 
 
 @pytest.fixture
@@ -44,6 +47,20 @@ async def runtime(store: Path) -> AsyncIterator[Runtime]:
     with no_task_left(store):
         async with open_runtime(store) as opened:
             yield opened
+
+
+@pytest.fixture
+async def other(runtime: Runtime, store: Path) -> AsyncIterator[Runtime]:
+    """Another runtime of the store, which knows nothing of the first one."""
+    async with open_runtime(store) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def deadline() -> AsyncIterator[None]:
+    """See that the test doesn't wait for ever."""
+    with anyio.fail_after(DEADLINE_SECONDS):
+        yield
 
 
 @pytest.fixture

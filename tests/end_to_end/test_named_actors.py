@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,23 +29,7 @@ from ..outcomes import collect
 from ..served import kill
 from ..serving import watched
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path")]
-
-DEADLINE_SECONDS = 30
-
-
-@pytest.fixture(autouse=True)
-async def deadline() -> AsyncIterator[None]:
-    """See that no test takes longer."""
-    with anyio.fail_after(DEADLINE_SECONDS):
-        yield
-
-
-@pytest.fixture
-async def other(runtime: Runtime, store: Path) -> AsyncIterator[Runtime]:
-    """Another runtime of the store, which knows nothing of the first one."""
-    async with open_runtime(store) as opened:
-        yield opened
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path", "deadline")]
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 
 from turnkeeper.actors.errors import NameTaken
 from turnkeeper.actors.runtime import Runtime
-from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.runtime.actor_ref import ActorEnd
 from turnkeeper.runtime.errors import ActorError, ActorNotStarted, ActorUnknown, ChildStartError, TooManyRestarts
 from turnkeeper.runtime.restart import RestartPolicy
@@ -24,27 +22,12 @@ from ..marks import appears, is_there
 from ..outcomes import collect
 from ..served import kill
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path")]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path", "deadline")]
 
-DEADLINE_SECONDS = 30
 AT_ONCE = RestartPolicy(backoff_first=0, backoff_max=0)
 ONE_IS_TOO_MANY = RestartPolicy(intensity=0)
 NEVER_SOON = RestartPolicy(backoff_first=300, backoff_max=300, jitter=0)
 CLERK = ChildSpec("clerk", Clerk, registered=True)
-
-
-@pytest.fixture(autouse=True)
-async def deadline() -> AsyncIterator[None]:
-    """See that no test takes longer."""
-    with anyio.fail_after(DEADLINE_SECONDS):
-        yield
-
-
-@pytest.fixture
-async def other(runtime: Runtime, store: Path) -> AsyncIterator[Runtime]:
-    """Another runtime of the store, which knows nothing of the first one."""
-    async with open_runtime(store) as opened:
-        yield opened
 
 
 def names_taken(store: Path) -> list[str]:

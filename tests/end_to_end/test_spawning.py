@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,7 @@ from turnkeeper.runtime.mailbox import MailboxFull
 from ..actors_at_work import Clerk, Doorkeeper
 from ..marks import appears, lines
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path")]
-
-DEADLINE_SECONDS = 30
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path", "deadline")]
 
 
 class Deaf:
@@ -35,13 +32,6 @@ class Deaf:
 
     async def _listen(self) -> None:
         """Not public."""
-
-
-@pytest.fixture(autouse=True)
-async def deadline() -> AsyncIterator[None]:
-    """See that no test takes longer."""
-    with anyio.fail_after(DEADLINE_SECONDS):
-        yield
 
 
 @pytest.fixture(params=[False, True], ids=["in the loop", "in a process"])
