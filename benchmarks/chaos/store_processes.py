@@ -45,7 +45,7 @@ class Process:
 def processes_by_role(store: Path) -> dict[str, list[int]]:
     """Find the processes of a store by their role: node, writer, spawner, shim. Zombies don't count, nor what ends."""
     found: dict[str, list[int]] = {"node": [], "writer": [], "spawner": [], "shim": []}
-    for pid in pids():
+    for pid in all_pids():
         with contextlib.suppress(OSError):
             cwd = os.readlink(f"/proc/{pid}/cwd").removesuffix(" (deleted)")
             program = _program(pid)
@@ -54,7 +54,7 @@ def processes_by_role(store: Path) -> dict[str, list[int]]:
             elif program is not None and cwd == str(store):
                 found[program].append(pid)
     # A shim that has just begun is where its spawner is, and looks like it.
-    young = [pid for pid in found["spawner"] if _state_and_parent(pid)[1] in found["spawner"]]
+    young = [pid for pid in found["spawner"] if state_and_parent(pid)[1] in found["spawner"]]
     found["spawner"] = [pid for pid in found["spawner"] if pid not in young]
     found["shim"] += young
     return found
@@ -64,7 +64,7 @@ def marked_processes(tasks: Iterable[str]) -> dict[int, str]:
     """Find the living processes that have the mark of one of these tasks: which has which."""
     marks = {f"TURNKEEPER_TASK={task}".encode(): task for task in tasks}
     found = {}
-    for pid in pids():
+    for pid in all_pids():
         with contextlib.suppress(OSError):
             for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                 if variable in marks and is_alive(pid):
@@ -74,7 +74,7 @@ def marked_processes(tasks: Iterable[str]) -> dict[int, str]:
 
 def zombies_below(parents: Collection[int]) -> list[int]:
     """Find the processes that have ended, and that these parents didn't reap."""
-    return [pid for pid in pids() if _state_and_parent(pid) in [("Z", parent) for parent in parents]]
+    return [pid for pid in all_pids() if state_and_parent(pid) in [("Z", parent) for parent in parents]]
 
 
 def is_alive(pid: int) -> bool:
@@ -84,15 +84,16 @@ def is_alive(pid: int) -> bool:
 
 def state_of(pid: int) -> str:
     """Give the letter of a process's state; none if there is no such process."""
-    return _state_and_parent(pid)[0]
+    return state_and_parent(pid)[0]
 
 
 def parent_of(pid: int) -> int:
     """Give the pid of a process's parent; 0 if there is no such process."""
-    return _state_and_parent(pid)[1]
+    return state_and_parent(pid)[1]
 
 
-def _state_and_parent(pid: int) -> tuple[str, int]:
+def state_and_parent(pid: int) -> tuple[str, int]:
+    """Give the letter of a process's state, and its parent's pid; neither if there is no such process."""
     try:
         state, parent = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()[:2]
     except (OSError, ValueError):
@@ -110,7 +111,7 @@ def descriptors(pid: int) -> Counter[str]:
     return found
 
 
-def pids() -> list[int]:
+def all_pids() -> list[int]:
     """List all processes."""
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 

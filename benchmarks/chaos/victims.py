@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 from .plan import Role
-from .store_processes import Process, is_alive, parent_of, pids, processes_by_role
+from .store_processes import Process, all_pids, is_alive, parent_of, processes_by_role
 
 SHARE = 0.6
 """So many of the hosts, shims and workers are hit by one strike, about; of all others there is one."""
@@ -32,7 +32,7 @@ def find(store: Path, hosts: Iterable[int]) -> Mapping[Role, list[int]]:
 
 def _workers_of(hosts: Sequence[int]) -> list[int]:
     found = []
-    for pid in pids():
+    for pid in all_pids():
         with suppress(OSError):
             if parent_of(pid) in hosts and _WORKER in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from ...task_oracle import left_behind
 from ..notes import Note
+from ..store_processes import all_pids, state_and_parent
 from .violations import Violation
 
 MIB: Final = 1 << 20
@@ -145,28 +146,15 @@ def _look(store: Path, mark: str, parents: set[int]) -> Leftovers:
     root = str(store.resolve())
     descriptors, working = _opened_below(root)
     pids = {pid for pid in {*left_behind(mark), *working} if pid != os.getpid()}
-    states = {pid: found for pid in _pids() if (found := _state(pid)) is not None}
+    states = {pid: state_and_parent(pid) for pid in all_pids()}
     return Leftovers(
-        processes={pid: _command(pid) for pid in sorted(pids) if states.get(pid, ("Z", 0))[0] != "Z"},
+        processes={pid: _command(pid) for pid in sorted(pids) if states.get(pid, ("", 0))[0] not in ("", "Z")},
         zombies={pid: _name(pid) for pid, (state, parent) in states.items() if state == "Z" and parent in parents},
         locks=tuple(_locks(root)),
         sockets=tuple(str(path) for path in sorted(store.rglob("*.sock")) if _answers(path)),
         descriptors=tuple(descriptors),
         files=tuple(sorted(_files(store))),
     )
-
-
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
-
-
-def _state(pid: int) -> tuple[str, int] | None:
-    """Give a process's state and parent; None if it is gone."""
-    try:
-        rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return rest[0], int(rest[1])
 
 
 def _command(pid: int) -> str:
@@ -188,7 +176,7 @@ def _opened_below(root: str) -> tuple[list[tuple[int, str]], list[int]]:
     """Give what processes have open below the directory, and which of them work in it."""
     opened: list[tuple[int, str]] = []
     working: list[int] = []
-    for pid in _pids():
+    for pid in all_pids():
         try:
             if _is_below(os.readlink(f"/proc/{pid}/cwd"), root):
                 working.append(pid)

@@ -189,10 +189,10 @@ def copy_is_same_or_reported(stored: Stored, loss: Loss, reading: CopyReading) -
     """What is unharmed is read as it was stored, what is harmed is read or reported, and nothing else is there."""
     if loss.events and not loss.may_be_silent and not reading.is_reported:
         yield Violation("same or reported", "copy", f"{loss.events} events are harmed, and verify finds nothing wrong")
+    is_told = reading.is_reported or loss.may_be_silent
+    deleted_there = loss.brought_back - reading.events.keys() if is_told else frozenset()
     for session in stored.sessions():
-        is_told = reading.is_reported or loss.may_be_silent
-        is_deleted_there = session in loss.brought_back and session not in reading.events and is_told
-        if not stored.is_deleted(session) and not is_deleted_there:
+        if not stored.is_deleted(session) and session not in deleted_there:
             yield from _judge_session(session, stored, loss, reading)
     for session in sorted(reading.events.keys() - stored.streams.keys()):
         yield Violation("same or reported", session, "it is in the copy, and was never stored")

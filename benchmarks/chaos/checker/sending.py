@@ -99,7 +99,8 @@ def _judge_fence(outcome: Outcome, stored: Stored) -> Iterator[Violation]:
     if note is None or note["what"] != "fenced":
         return
     runs = [run.epoch for run in stored.runs or () if run.stream == opening.session]
-    epochs = runs or [event.epoch for event in stored.streams.get(opening.session, ())]
+    events = stored.streams.get(opening.session, ())
+    epochs = runs or [event.epoch for event in events]
     if stored.runs is not None and max(epochs, default=0) <= opening.epoch:
         yield Violation("fenced", opening.session, "it was told to have lost it, and nobody else got it", note=note)
     first, end = note["not_stored"]
@@ -107,7 +108,6 @@ def _judge_fence(outcome: Outcome, stored: Stored) -> Iterator[Violation]:
     for seq in sorted(mine & set(range(first, end))):
         yield Violation("fenced", opening.session, f"number {seq} was told not to be stored, and is", seq, note)
     known = {item.mark for item in opening.items if item.key is not None}  # whoever stored them
-    events = stored.streams.get(opening.session, ())
     mine |= {event.seq for event in events if (event.type, event.digest) in known}
     if first < end and first > max(opening.note["head"], 0) and first - 1 not in mine:
         says = f"numbers from {first} on were told not to be stored, and {first - 1} isn't either"
