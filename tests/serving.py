@@ -57,6 +57,10 @@ class FrameClient:
     def ask(self, message: Any) -> Any:
         """Send a message and return the next one that comes, but for news of the node's state."""
         self.send(message)
+        return self.receive_answer()
+
+    def receive_answer(self) -> Any:
+        """Return the next message that isn't news of the node's state: those come whenever it changes."""
         while True:
             answer = self.receive()
             if not (isinstance(answer, dict) and answer.get("op") == "state"):

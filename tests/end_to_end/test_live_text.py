@@ -348,18 +348,18 @@ def test_a_process_that_reads_nothing_holds_up_nobody_and_gets_the_latest(served
     publisher = attached(served)
     slow, quick = attached(served, ["a"]), attached(served, ["a"])
     try:
-        while publisher.receive() != {"op": "wanted", "topics": ["a"]}:
+        while publisher.receive_answer() != {"op": "wanted", "topics": ["a"]}:
             pass
         for number in range(2_000):
             publisher.send({**value, "value": {"number": number, **value["value"]}})  # type: ignore[dict-item]
             if number % 100 == 99:
                 while True:
-                    message = quick.receive()
+                    message = quick.receive_answer()
                     if message["op"] == "value" and message["value"]["number"] == number:
                         break
         heard: list[int] = []
         while not heard or heard[-1] != 1_999:
-            message = slow.receive()
+            message = slow.receive_answer()
             if message["op"] == "value":
                 heard.append(message["value"]["number"])
         assert heard == sorted(set(heard))
@@ -372,12 +372,12 @@ def test_a_process_that_reads_nothing_holds_up_nobody_and_gets_the_latest(served
 def test_a_listener_that_dies_is_not_published_to(served: ServedStore) -> None:
     """It said no goodbye: the end of its connection is enough."""
     with attached(served) as publisher, attached(served, ["a"]):
-        assert publisher.receive() == {"op": "wanted", "topics": ["a"]}
+        assert publisher.receive_answer() == {"op": "wanted", "topics": ["a"]}
     with attached(served) as publisher:
         with attached(served, ["b"]):
-            while publisher.receive() != {"op": "wanted", "topics": ["b"]}:
+            while publisher.receive_answer() != {"op": "wanted", "topics": ["b"]}:
                 pass
-        assert publisher.receive() == {"op": "wanted", "topics": []}
+        assert publisher.receive_answer() == {"op": "wanted", "topics": []}
 
 
 def test_what_is_no_value_ends_its_own_connection_with_a_reason(served: ServedStore) -> None:
@@ -391,7 +391,7 @@ def test_what_is_no_value_ends_its_own_connection_with_a_reason(served: ServedSt
     ):
         with attached(served) as client:
             client.send(message)
-            assert client.receive()["op"] == "error", message
+            assert client.receive_answer()["op"] == "error", message
             client.wait_for_end()
     assert served.node.ask({"op": "status"})["state"] == "serving"
 
@@ -400,7 +400,7 @@ def test_values_of_who_only_visits_are_not_heard(served: ServedStore) -> None:
     """Listening is for clients: who only looks at the node is told that it is no request."""
     with served.visit() as visitor:
         visitor.send({"op": "listen", "topics": None})
-        assert visitor.receive()["op"] == "error"
+        assert visitor.receive_answer()["op"] == "error"
 
 
 # -- Plain programs, and the command line
