@@ -254,7 +254,7 @@ def looks_through_all_summaries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_backends_answer_alike() -> None:
     """Some programs in every run."""
-    run_state_machine_as_test(Twins, settings=settings(max_examples=60, stateful_step_count=12, deadline=None))
+    run_state_machine_as_test(Twins, settings=settings(max_examples=25, stateful_step_count=12, deadline=None))
 
 
 @pytest.mark.long

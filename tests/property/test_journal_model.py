@@ -219,7 +219,7 @@ def _run(monkeypatch: pytest.MonkeyPatch, examples: int, steps: int) -> None:
 
 def test_random_programs_agree_with_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some dozens of programs over several segments, in every test run."""
-    _run(monkeypatch, 40, 25)
+    _run(monkeypatch, 15, 25)
 
 
 @pytest.mark.long

@@ -381,7 +381,7 @@ class Comparison(RuleBasedStateMachine):
 
 
 TestComparison = Comparison.TestCase
-TestComparison.settings = settings(max_examples=200, stateful_step_count=30)
+TestComparison.settings = settings(max_examples=80, stateful_step_count=30)
 
 
 class Juggler:
@@ -485,7 +485,7 @@ def step(juggler: Juggler, data: st.DataObject, stopped: set[str]) -> None:
         juggler.send(EndAll(juggler.now))
 
 
-@settings(max_examples=400)
+@settings(max_examples=160)
 @given(STRATEGIES, st.integers(0, 6), CHILDREN, KILLED_POLICIES, st.integers(0, 25), st.data())
 def test_whatever_happens_in_the_middle_all_comes_to_rest(
     strategy: Strategy,
