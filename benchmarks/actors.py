@@ -19,17 +19,8 @@ from typing import Any, Final, TypeAlias
 
 from . import exchanges
 from .exchanges import Exchanger
-from .measuring import (
-    Run,
-    Tell,
-    be_quiet,
-    describe_machine,
-    interleaved,
-    measured_directory,
-    medians,
-    report,
-    save,
-)
+from .measuring import Run, Tell, be_quiet, interleaved, run_of
+from .workplace import Workplace, run_alone
 
 LIBRARIES: Final = ("pykka", "xoscar")
 """What is measured beside ours if it is installed; `turnkeeper.benchmarks.<name>_actors` is how."""
@@ -72,24 +63,19 @@ def run_actors(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -
     The actors' store lies in `out`, or else in the current directory, and is removed; with `out` the result is kept
     there as actors.json. A library that isn't installed is left out, and said.
     """
-    return measure(QUICK if quick else FULL, out, tell)
+    return run_alone("actors", partial(measure, QUICK if quick else FULL), out, tell)
 
 
-def measure(sizes: Sizes, out: Path | None, tell: Tell, libraries: tuple[str, ...] = LIBRARIES) -> dict[str, Any]:
-    """Run the benchmark with these sizes."""
-    with measured_directory(out) as directory:
-        machine = describe_machine(directory)
-        comparisons = _comparisons(directory, sizes, libraries)
-        runs = [run for each in comparisons for run in _compare(each, sizes.rounds, tell)]
-    result = report(machine, runs)
-    save(result, "actors", out)
-    return result
+def measure(sizes: Sizes, place: Workplace, libraries: tuple[str, ...] = LIBRARIES) -> list[Run]:
+    """Measure with these sizes."""
+    comparisons = _comparisons(place.directory, sizes, libraries)
+    return [run for each in comparisons for run in _compare(each, sizes.rounds, place.tell)]
 
 
 def _comparisons(directory: Path, sizes: Sizes, libraries: tuple[str, ...]) -> list[_Comparison]:
     store = str(directory / "store")
     ping_pong = {_PING_PONG: partial(Exchanger, exchanges.play_ping_pong)}
-    missing = {name: "pip install 'turnkeeper[bench]'" for name in libraries if find_spec(name) is None}
+    missing = {name: "pip install 'turnkeeper[peers]'" for name in libraries if find_spec(name) is None}
     there = [name for name in libraries if name not in missing]
     return [
         _Comparison(
@@ -138,16 +124,18 @@ def _compare(comparison: _Comparison, rounds: int, tell: Tell) -> list[Run]:
             subject.burst(comparison.messages)
         bursts = {name: partial(subject.burst, comparison.messages) for name, subject in subjects.items()}
         taken = interleaved(rounds, bursts, lambda line: tell(f"{comparison.name}: {line}"))
-    measured = {name: medians(figures) for name, figures in taken.items()}
-    sizes = {"messages": comparison.messages, "rounds": rounds}
-    runs = []
-    for loop in comparison.ours:
-        figures = measured[f"turnkeeper on {loop}"]
-        for other in comparison.others:
-            base = measured[other]
-            ratio = round(figures[comparison.figure] / base[comparison.figure], 3)
-            params = {"loop": loop, "against": other, **sizes}
-            runs.append(Run(f"{comparison.name}, {comparison.figure}", params, figures, base, ratio))
+    params = {"messages": comparison.messages}
+    runs = [
+        run_of(
+            f"{comparison.name}, {comparison.figure}",
+            {"loop": loop, "against": other, **params},
+            taken[f"turnkeeper on {loop}"],
+            taken[other],
+            compared=comparison.figure,
+        )
+        for loop in comparison.ours
+        for other in comparison.others
+    ]
     for library, why in comparison.left_out.items():
-        runs.append(Run(comparison.name, {"against": library, "left_out": why, **sizes}, {}))
+        runs.append(Run(comparison.name, {"against": library, "left_out": why, **params}, {}))
     return runs

@@ -27,7 +27,7 @@ import anyio
 from turnkeeper import TurnkeeperError
 
 from . import oracle, task_oracle, transcripts
-from .measuring import file_system
+from .machine import file_system
 from .oracle import Verdict
 from .replay.killing import kill_left_behind
 from .replay.performance import Place, perform, read_back

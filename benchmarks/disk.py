@@ -9,6 +9,7 @@ but doesn't count: it can be deleted at any time.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from turnkeeper.storage.format import FILLING_BYTES
 from turnkeeper.storage.limits import FILLING_AHEAD_BYTES, FILLING_STEP_BYTES
 from turnkeeper.storage.store import INDEX_DIRECTORY, JOURNAL_DIRECTORY
 
-from .filled_stores import SessionLines, UnsyncedFiles, append, commit, open_to_write, session_name
+from .filled_stores import SessionLines, UnsyncedFiles, append, commit, open_to_write, require_space, session_name
 from .measured_process import MeasuredProcess
-from .measuring import Run, Tell, be_quiet, describe_machine, measured_directory, report, require_space, save
+from .measuring import Run, Tell, be_quiet, run_of
+from .workplace import Workplace, run_alone
 
 EVENT_BYTES = 460
 _BATCH_BYTES = 6_000
@@ -50,20 +52,17 @@ def run_disk(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -> 
     The stores lie in `out`, or else in the current directory, and are removed; with `out` the result is kept there as
     disk.json. Takes 1.1 GB of disk. Raises OSError where that isn't free.
     """
-    return measure(QUICK if quick else FULL, out, tell)
+    return run_alone("disk", partial(measure, QUICK if quick else FULL), out, tell)
 
 
-def measure(batches: int, out: Path | None, tell: Tell) -> dict[str, Any]:
-    """Run the benchmark with so many batches of each kind."""
-    with measured_directory(out) as directory:
-        require_space(directory, len(SHAPES) * batches * _BATCH_BYTES)
-        runs = []
-        for number, shape in enumerate(SHAPES):
-            tell(f"writing batches of {shape}")
-            runs.append(_measure_shape(directory / f"store-{number}", shape, batches))
-        result = report(describe_machine(directory), runs)
-    save(result, "disk", out)
-    return result
+def measure(batches: int, place: Workplace) -> list[Run]:
+    """Measure so many batches of each kind."""
+    require_space(place.directory, len(SHAPES) * batches * _BATCH_BYTES)
+    runs = []
+    for number, shape in enumerate(SHAPES):
+        place.tell(f"writing batches of {shape}")
+        runs.append(_measure_shape(place.directory / f"store-{number}", shape, batches))
+    return runs
 
 
 def _measure_shape(path: Path, shape: Shape, batches: int) -> Run:
@@ -75,13 +74,7 @@ def _measure_shape(path: Path, shape: Shape, batches: int) -> Run:
     figures = {"bytes_an_event": journal_bytes / events, "index_bytes_an_event": index_bytes / events}
     base = {"bytes_an_event": line_bytes / events}
     params = {"batch": str(shape), "batches": batches, "event_bytes": EVENT_BYTES, "against": "event lines"}
-    return Run(
-        "disk bytes_an_event",
-        params,
-        {name: round(value, 1) for name, value in figures.items()},
-        {name: round(value, 1) for name, value in base.items()},
-        round(journal_bytes / line_bytes, 4),
-    )
+    return run_of("disk bytes_an_event", params, [figures], [base], compared="bytes_an_event")
 
 
 def _write(starter: Connection, root: str, shape: Shape, batches: int) -> None:

@@ -8,12 +8,17 @@ larger transactions, ten events of a session at a time.
 
 Each store is filled in a process of its own, several at a time, and closed cleanly. While it is filled no batch is
 synced, the whole is at the end: only the filling's speed differs by that.
+
+Filling takes longer than most of what is measured, so suites that run together share what they only read
+(`FilledStores`); who changes a store takes it away from the others.
 """
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -31,7 +36,10 @@ from turnkeeper.storage.store import BackendName
 
 from .loads import EVENT_DATA, EVENT_TYPE
 from .measured_process import MeasuredProcess, receive_from_any
-from .measuring import Tell, require_space
+from .measuring import Tell
+
+SPARE_BYTES = 512 * 1024 * 1024
+"""What has to be left on the disk beside what a benchmark writes."""
 
 SESSIONS = 100
 """Sessions that ran side by side."""
@@ -41,6 +49,9 @@ STORED_BYTES = 620
 
 SCATTERED = "scattered-session"
 """The session of a `scattered` filling."""
+
+SCATTERED_EVENTS = 5_000
+"""How many events it has in a journal that is large enough to scatter them."""
 
 _TIME = 1_700_000_000_000
 _SQLITE_RUN_EVENTS = 10
@@ -77,6 +88,91 @@ class Filling:
         return self.batches * self.run_events
 
 
+class FilledStores:
+    """Filled stores below a directory, made when they are asked for first and removed behind the `with`.
+
+    A store that is only read serves everybody who asks for the same filling; who changes one gets it for himself. Where
+    there is no room for the next one, those go that nobody has asked for since `rest`.
+    """
+
+    def __init__(self, directory: Path, tell: Tell) -> None:
+        self._directory = directory
+        self._tell = tell
+        self._made = 0
+        self._shared: dict[Filling, Path] = {}
+        self._used: set[Path] = set()
+
+    def __enter__(self) -> FilledStores:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for path in [*self._shared.values(), *self._used]:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def read(self, *fillings: Filling) -> list[Path]:
+        """Give a store for each filling; whoever has it leaves its events as they are, and closes it cleanly.
+
+        All that are missing are filled at a time. Raises OSError with ENOSPC where there is no room for them.
+        """
+        missing = [each for each in dict.fromkeys(fillings) if each not in self._shared]
+        self._make_room(sum(map(_size_max, missing)))
+        paths = {}
+        for filling in missing:
+            self._made += 1
+            paths[self._directory / f"filled-{self._made}"] = filling
+        self._used |= paths.keys()
+        fill_stores(paths, self._tell)
+        self._shared |= {filling: path for path, filling in paths.items()}
+        found = [self._shared[each] for each in fillings]
+        self._used.update(found)
+        return found
+
+    def take(self, *fillings: Filling) -> list[Path]:
+        """Give a store for each filling, as `read` does; whoever has it may change it, and nobody else gets it."""
+        paths = self.read(*fillings)
+        for each in fillings:
+            self._shared.pop(each, None)
+        return paths
+
+    def rest(self) -> None:
+        """Say that nobody has any of them in use; what was taken is removed."""
+        for path in self._used - {*self._shared.values()}:
+            shutil.rmtree(path, ignore_errors=True)
+        self._used.clear()
+
+    def _make_room(self, size: int) -> None:
+        """Remove stores that nobody has in use, the oldest first, until so many bytes fit."""
+        idle = [filling for filling, path in self._shared.items() if path not in self._used]
+        while idle and free_bytes(self._directory) < size + SPARE_BYTES:
+            shutil.rmtree(self._shared.pop(idle.pop(0)))
+
+
+def free_bytes(directory: Path) -> int:
+    """Give how many bytes of the directory's disk are free to this user."""
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize
+
+
+def require_space(directory: Path, size: int) -> None:
+    """Raise OSError with ENOSPC, before anything is written, if so many bytes don't fit on the directory's disk."""
+    free = free_bytes(directory)
+    if free < size + SPARE_BYTES:
+        room = f"this takes {(size + SPARE_BYTES) / 1e9:,.1f} GB of disk and {free / 1e9:,.1f} GB are free"
+        raise OSError(errno.ENOSPC, f"{room}; make space, measure less of it, or elsewhere with --out", str(directory))
+
+
+def _size_max(filling: Filling) -> int:
+    return filling.events * STORED_BYTES
+
+
+def well_used(events: int) -> Filling:
+    """Give the journal that most suites measure in: each event a run of its own, and a session that lies scattered.
+
+    One for all of them, so that suites that run together fill it once.
+    """
+    return Filling(events, scattered=min(SCATTERED_EVENTS, -(-events // SESSIONS) // 3))
+
+
 def session_name(number: int) -> str:
     """Give the id of one of the sessions that ran side by side; 16 characters."""
     return f"session-{number:08d}"
@@ -89,7 +185,7 @@ def fill_stores(fillings: dict[Path, Filling], tell: Tell) -> None:
     """
     if not fillings:
         return
-    require_space(next(iter(fillings)).parent, sum(filling.events for filling in fillings.values()) * STORED_BYTES)
+    require_space(next(iter(fillings)).parent, sum(map(_size_max, fillings.values())))
     with ExitStack() as running:
         done = {
             running.enter_context(MeasuredProcess(_fill, str(path), filling)): 0 for path, filling in fillings.items()

@@ -22,21 +22,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from .baselines import AppendedFile, FilledFile, MakeBaseline, SessionFiles, SqliteRows
-from .filled_stores import Filling, fill_stores
+from .filled_stores import Filling, well_used
 from .hosts import Host
 from .loads import Lines, Load, drive_baseline
-from .measuring import (
-    Figures,
-    Run,
-    Tell,
-    be_quiet,
-    describe_machine,
-    interleaved,
-    measured_directory,
-    medians,
-    report,
-    save,
-)
+from .measuring import Figures, Run, Tell, be_quiet, interleaved, run_of
+from .workplace import Workplace, run_alone
 
 EVENT_BYTES = 460
 FILE_THREADS = 16
@@ -116,18 +106,16 @@ def run_flush(
     OSError where there is not enough space.
     """
     sizes = QUICK if quick else FULL
-    return measure(sizes if stored is None else replace(sizes, stored=stored), out, tell)
+    sizes = sizes if stored is None else replace(sizes, stored=stored)
+    return run_alone("flush", partial(measure, sizes), out, tell)
 
 
-def measure(sizes: Sizes, out: Path | None, tell: Tell) -> dict[str, Any]:
-    """Run the benchmark with these sizes."""
+def measure(sizes: Sizes, place: Workplace) -> list[Run]:
+    """Measure with these sizes."""
     sessions = max(load.sessions for load in (sizes.closed, sizes.paced, sizes.turns))
-    with measured_directory(out) as directory, _files_allowed(2 * sessions + _SPARE_FILES), ExitStack() as opened:
-        machine = describe_machine(directory)
-        journal, sqlite = directory / "store", directory / "sqlite"
-        if sizes.stored:
-            fill_stores({journal: Filling(sizes.stored), sqlite: Filling(sizes.stored, backend="sqlite")}, tell)
-        tell("opening sessions")
+    with _files_allowed(2 * sessions + _SPARE_FILES), ExitStack() as opened:
+        journal, sqlite = _stores(sizes, place)
+        place.tell("opening sessions")
         hosts = {
             _TRIO: opened.enter_context(Host(str(journal), sessions)),
             _ASYNCIO: opened.enter_context(Host(str(journal), 1, "asyncio")),
@@ -135,12 +123,16 @@ def measure(sizes: Sizes, out: Path | None, tell: Tell) -> dict[str, Any]:
         }
         for host in hosts.values():
             host.wait_ready()
-        subjects = {name: host.burst for name, host in hosts.items()} | _baselines(directory, sessions, opened)
+        subjects = {name: host.burst for name, host in hosts.items()} | _baselines(place.directory, sessions, opened)
         opened.enter_context(_frozen_garbage())
-        runs = _measure_all(sizes, subjects, tell)
-    result = report(machine, runs)
-    save(result, "flush", out)
-    return result
+        return _measure_all(sizes, subjects, place.tell)
+
+
+def _stores(sizes: Sizes, place: Workplace) -> list[Path]:
+    """Give a journal and a SQLite store that hold so many events, or none."""
+    if not sizes.stored:
+        return [place.directory / "store", place.directory / "sqlite"]
+    return place.stores.take(well_used(sizes.stored), Filling(sizes.stored, backend="sqlite"))
 
 
 def _baselines(directory: Path, sessions: int, opened: ExitStack) -> dict[str, Subject]:
@@ -175,10 +167,7 @@ def _measure_load(
     for name in taking_part:
         subjects[name](replace(load, seconds=sizes.warm_up_seconds))
     kind = f"{load.sessions} sessions, {load.kind}"
-    measured = {
-        name: medians(rounds)
-        for name, rounds in interleaved(sizes.rounds, taking_part, lambda line: tell(f"{kind}: {line}")).items()
-    }
+    measured = interleaved(sizes.rounds, taking_part, lambda line: tell(f"{kind}: {line}"))
     return [
         _compare(sizes, load, measured, mine, other, compared)
         for mine in ours
@@ -196,10 +185,10 @@ def _compared_figures(load: Load, other: str) -> list[str]:
     return ["p50_ms", "p99_ms"] if other == _APPEND else ["p50_ms"]
 
 
-def _compare(sizes: Sizes, load: Load, measured: Mapping[str, Figures], mine: str, other: str, compared: str) -> Run:
+def _compare(
+    sizes: Sizes, load: Load, measured: Mapping[str, Sequence[Figures]], mine: str, other: str, compared: str
+) -> Run:
     """Put one of ours beside another; the run's name says of which figure the ratio is."""
-    figures, base = measured[mine], measured[other]
-    stored = Filling(sizes.stored).stored
     params = {
         "sessions": load.sessions,
         "load": load.kind,
@@ -208,12 +197,11 @@ def _compare(sizes: Sizes, load: Load, measured: Mapping[str, Figures], mine: st
         "loop": mine.rpartition(" ")[2],
         "against": other,
         "event_bytes": EVENT_BYTES,
-        "stored": stored,
-        "base_stored": stored if other == _SQLITE_STORE else 0,
-        "rounds": sizes.rounds,
+        "stored": sizes.stored,
+        "base_stored": sizes.stored if other == _SQLITE_STORE else 0,
         "burst_seconds": load.seconds,
     }
-    return Run(f"flush {compared}", params, figures, base, round(figures[compared] / base[compared], 3))
+    return run_of(f"flush {compared}", params, measured[mine], measured[other], compared=compared)
 
 
 @contextmanager

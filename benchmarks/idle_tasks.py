@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from .measuring import Figures, Run, percentile, turns
+from .measuring import Figures, Run, in_blocks, percentile, run_of, turns
 from .process_memory import proportional_bytes
 from .process_use import processor_seconds
 from .task_hosts import IDLE_COMMAND, Place, Servers
@@ -33,6 +33,10 @@ os.write(1, b"%d" % time.monotonic_ns())
 os._exit(0)
 """
 TIMED_COMMAND = (sys.executable, "-I", "-S", "-c", _TIMED_END)
+
+
+ROUNDS = 5
+"""What is measured one by one, starts and ends, counts as so many rounds of neighbours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ async def _measure_use(place: Place, sizes: Sizes) -> Run:
     }
     base = {"command_pss_kb": statistics.fmean(map(proportional_bytes, commands)) / 1000}
     params = {"live": sizes.live, "quiet_seconds": sizes.quiet_seconds}
-    return Run("idle task", params, _rounded(figures), _rounded(base))
+    return run_of("idle task", params, [figures], [base])
 
 
 def _used(servers: Servers) -> dict[str, float]:
@@ -104,9 +108,8 @@ async def _measure_starts(place: Place, sizes: Sizes) -> Run:
             ours.append(await _start(place))
         else:
             plain.append(_run_plainly())
-    figures, base = _latencies(ours), _latencies(plain)
     params = {"live": sizes.live, "starts": sizes.starts, "against": "Popen + wait of python3 -S -c pass"}
-    return Run("task start p50_ms", params, figures, base, round(figures["p50_ms"] / base["p50_ms"], 3))
+    return run_of("task start p50_ms", params, _latencies(ours), _latencies(plain), compared="p50_ms")
 
 
 async def _start(place: Place) -> float:
@@ -140,14 +143,13 @@ async def _measure_ends(place: Place, sizes: Sizes) -> Run:
     async with anyio.create_task_group() as group:
         for number in range(2 * sizes.ends):
             group.start_soon(end_one, number)
-    figures, base = _latencies(taken[True]), _latencies(taken[False])
     params = {
         "live": sizes.live,
         "ends": sizes.ends,
         "apart_seconds": sizes.apart_seconds,
         "against": "anyio's Process.wait",
     }
-    return Run("waiter awake p99_ms", params, figures, base, round(figures["p99_ms"] / base["p99_ms"], 3))
+    return run_of("waiter awake p99_ms", params, _latencies(taken[True]), _latencies(taken[False]), compared="p99_ms")
 
 
 async def _wake(place: Place, sizes: Sizes) -> float:
@@ -166,15 +168,13 @@ async def _wake_plainly(sizes: Sizes) -> float:
         return (awake - int(await process.stdout.receive())) / 1e9
 
 
-def _latencies(seconds: list[float]) -> Figures:
-    return _rounded(
+def _latencies(seconds: list[float]) -> list[Figures]:
+    """Give figures of each round, which is made of neighbours."""
+    return [
         {
-            "p50_ms": percentile(seconds, 50) * 1000,
-            "p99_ms": percentile(seconds, 99) * 1000,
-            "most_ms": max(seconds) * 1000,
+            "p50_ms": percentile(each, 50) * 1000,
+            "p99_ms": percentile(each, 99) * 1000,
+            "most_ms": max(each) * 1000,
         }
-    )
-
-
-def _rounded(figures: Figures) -> Figures:
-    return {name: round(value, 3) for name, value in figures.items()}
+        for each in in_blocks(seconds, min(ROUNDS, len(seconds)))
+    ]

@@ -2,23 +2,24 @@
 
 A *closed* load shows throughput, and latency under as many flushes as there are sessions. A *paced* load plans when
 each event is to be flushed and measures from that moment, so that whoever falls behind can't hide it by asking later.
-The latencies of one burst become p50, p99 and events a second. Sessions are driven on whichever loop runs.
+The latencies of one burst become percentiles and events a second. Sessions are driven on whichever loop runs.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import anyio
+from hdrh.histogram import HdrHistogram
 
 from turnkeeper.storage.exact_json import encode_event
 
 from .baselines import Baseline, Flushed
-from .measuring import Figures, percentile
+from .measuring import Figures
 
 EVENT_TYPE = "assistant/message"
 EVENT_DATA = {
@@ -31,6 +32,10 @@ PATIENCE_FACTOR = 2.0
 
 READY_SECONDS = 0.1
 """How long before the first planned event the sessions' tasks are started."""
+
+LATENCY_SECONDS_MAX = 600.0
+LATENCY_DIGITS = 3
+"""Latencies are told to three digits, from a nanosecond up to this; a longer one counts as this."""
 
 FlushOne: TypeAlias = Callable[[int], Awaitable[None]]
 """Appends an event to the session of this number and waits until it is durable."""
@@ -65,10 +70,22 @@ class Tally:
     def figures(self) -> Figures:
         """Give the burst's latencies in milliseconds, and how many events a second became durable."""
         return {
-            "p50_ms": percentile(self.latencies, 50) * 1000,
-            "p99_ms": percentile(self.latencies, 99) * 1000,
+            **latency_figures(self.latencies),
             "per_second": len(self.latencies) * self.events / self.seconds,
         }
+
+
+def latency_figures(seconds: Iterable[float]) -> Figures:
+    """Give the percentiles of latencies, in milliseconds. Raises ValueError where there are none."""
+    longest = int(LATENCY_SECONDS_MAX * 1e9)
+    histogram = HdrHistogram(1, longest, LATENCY_DIGITS)
+    for each in seconds:  # behind the burst: recording one takes longer than a tell, and would be measured
+        histogram.record_value(min(round(each * 1e9), longest))
+    if not histogram.total_count:
+        raise ValueError("no latencies to take a percentile of")
+    found = histogram.get_percentile_to_value_dict([50, 99, 99.9, 100])
+    names = {"p50_ms": 50, "p99_ms": 99, "p999_ms": 99.9, "most_ms": 100}
+    return {name: found[percent] / 1e6 for name, percent in names.items()}
 
 
 class Lines:

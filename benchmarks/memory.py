@@ -4,8 +4,8 @@ The sessions are in one host process, each flushes every event. Measured is the 
 keeps to itself; pages of the index that it maps are the system's to take back. First all sessions flush as fast as they
 can, so that the greatest batch there can be is behind it: LMDB keeps the pages of its greatest transaction, and a disk
 that stands still for a moment makes one. The first part isn't counted: caches and buffers, bounded as they are, fill up
-then. Of the rest a line's slope is taken, with its bounds: with zero between
-them, no growth can be told from none. A short run sees mostly the filling of caches.
+then. Of the rest a line's slope is taken; its spread is what it lies in with 95 % confidence: with zero in
+there, no growth can be told from none. A short run sees mostly the filling of caches.
 """
 
 from __future__ import annotations
@@ -14,26 +14,19 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from turnkeeper.actors.client.asking import ask_writer_hello
 
+from .filled_stores import require_space
 from .hosts import Host
 from .loads import Load
-from .measuring import (
-    Figures,
-    Run,
-    Tell,
-    be_quiet,
-    describe_machine,
-    measured_directory,
-    report,
-    require_space,
-    save,
-)
+from .measuring import Figures, Run, Tell, be_quiet
 from .process_memory import anonymous_bytes
 from .trend import BLOCKS, trend
+from .workplace import Workplace, run_alone
 
 EVENT_BYTES = 460
 _STORED_BYTES = 700
@@ -71,22 +64,15 @@ def run_memory(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -
     The store lies in `out`, or else in the current directory, and is removed; with `out` the result is kept there as
     memory.json. Takes 2.9 GB of disk, 0.8 GB if `quick`. Raises OSError where that isn't free.
     """
-    return measure(QUICK if quick else FULL, out, tell)
+    return run_alone("memory", partial(measure, QUICK if quick else FULL), out, tell)
 
 
-def measure(sizes: Sizes, out: Path | None, tell: Tell) -> dict[str, Any]:
-    """Run the benchmark with these sizes. Raises ValueError where they give too few samples for a slope."""
+def measure(sizes: Sizes, place: Workplace) -> list[Run]:
+    """Measure with these sizes. Raises ValueError where they give too few samples for a slope."""
     load = sizes.load
-    with measured_directory(out) as directory:
-        require_space(directory, _BURST_BYTES + int((load.per_second or 0) * load.seconds) * _STORED_BYTES)
-        machine = describe_machine(directory)
-        samples, reached = _watch(directory / "store", sizes, tell)
-    result = {
-        **report(machine, [_judge(sizes, samples, reached)]),
-        "samples": [[each.seconds, each.kib] for each in samples],
-    }
-    save(result, "memory", out)
-    return result
+    require_space(place.directory, _BURST_BYTES + int((load.per_second or 0) * load.seconds) * _STORED_BYTES)
+    samples, reached = _watch(place.directory / "store", sizes, place.tell)
+    return [_judge(sizes, samples, reached)]
 
 
 def _watch(store: Path, sizes: Sizes, tell: Tell) -> tuple[list[Sample], Figures]:
@@ -128,11 +114,17 @@ def _judge(sizes: Sizes, samples: Sequence[Sample], reached: Figures) -> Run:
     }
     figures = {
         "slope_kib_a_minute": round(found.slope, 2),
-        "slope_low": round(found.low, 2),
-        "slope_high": round(found.high, 2),
         "end_kib": round(end, 1),
         "most_kib": max(each.kib for each in counted),
         "per_second": round(reached["per_second"], 1),
         "p99_ms": round(reached["p99_ms"], 3),
     }
-    return Run("memory end over begin", params, figures, {"begin_kib": round(begin, 1)}, round(end / begin, 4))
+    return Run(
+        "memory end over begin",
+        params,
+        figures,
+        {"begin_kib": round(begin, 1)},
+        round(end / begin, 4),
+        spread={"slope_kib_a_minute": (round(found.low, 2), round(found.high, 2))},
+        series={"writer_kib over seconds": [(each.seconds, each.kib) for each in samples]},
+    )

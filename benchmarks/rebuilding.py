@@ -27,7 +27,7 @@ from turnkeeper.storage.verify import verify
 
 from .filled_stores import Filling, open_to_write
 from .measured_process import MeasuredProcess
-from .measuring import Figures, Run, Tell, interleaved, medians
+from .measuring import Figures, Run, Tell, interleaved, run_of
 from .process_memory import PeakMemory
 
 _REBUILD, _VERIFY, _PARSE = "rebuild", "verify", "parse"
@@ -41,20 +41,13 @@ def compare_with_parsing(store: Path, filling: Filling, rounds: int, tell: Tell)
         _PARSE: partial(_parse_store, store, filling),
     }
     measured = interleaved(rounds, subjects, tell)
-    base = medians(measured.pop(_PARSE))
+    base = measured.pop(_PARSE)
     params = {
         "events": filling.stored,
         "run_events": filling.run_events,
         "against": "orjson on one core",
-        "rounds": rounds,
     }
-    runs = []
-    for name, rounds_of_it in measured.items():
-        figures = medians(rounds_of_it)
-        runs.append(
-            Run(f"{name} per_second", params, figures, base, round(figures["per_second"] / base["per_second"], 3))
-        )
-    return runs
+    return [run_of(f"{name} per_second", params, ours, base, compared="per_second") for name, ours in measured.items()]
 
 
 def _figures(filling: Filling, seconds: float) -> Figures:

@@ -26,22 +26,12 @@ from turnkeeper.runtime.identity import own_identity
 from turnkeeper.storage.backend import Backend
 from turnkeeper.storage.filesystem import LocalFileSystem
 
-from .filled_stores import SESSIONS, Filling, SessionLines, append, fill_stores, open_to_write, session_name
+from .filled_stores import SESSIONS, Filling, SessionLines, append, open_to_write, session_name, well_used
+from .machine import drop_caches
 from .measured_process import MeasuredProcess
-from .measuring import (
-    Figures,
-    Run,
-    Tell,
-    be_quiet,
-    describe_machine,
-    drop_caches,
-    interleaved,
-    measured_directory,
-    medians,
-    report,
-    save,
-)
+from .measuring import Figures, Run, Tell, be_quiet, interleaved, run_of
 from .rebuilding import compare_with_parsing
+from .workplace import Workplace, run_alone
 
 EVENT_BYTES = 460
 
@@ -66,29 +56,19 @@ def run_recovery(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet)
     The stores lie in `out`, or else in the current directory, and are removed; with `out` the result is kept there as
     recovery.json. Takes 7 GB of disk, 0.8 GB if `quick`. Raises OSError where that isn't free.
     """
-    return measure(QUICK if quick else FULL, out, tell)
+    return run_alone("recovery", partial(measure, QUICK if quick else FULL), out, tell)
 
 
-def measure(sizes: Sizes, out: Path | None, tell: Tell) -> dict[str, Any]:
-    """Run the benchmark with these sizes."""
-    with measured_directory(out) as directory:
-        machine = describe_machine(directory)
-        small = _Store(directory / "small", Filling(sizes.small_events))
-        large = _Store(directory / "large", Filling(sizes.large_events))
-        fill_stores({each.path: each.filling for each in (small, large)}, tell)
-        rebuilt = compare_with_parsing(large.path, large.filling, sizes.rebuilds, tell)
-        runs = [*_compare_openings(small, large, sizes, tell), *rebuilt]
-        shutil.rmtree(large.path)  # before the next one of its size
-        runs += _compare_turns(directory / "turns", sizes, tell)
-    result = report(machine, runs)
-    save(result, "recovery", out)
-    return result
-
-
-def _compare_turns(path: Path, sizes: Sizes, tell: Tell) -> list[Run]:
-    filling = Filling(sizes.large_events, run_events=10)
-    fill_stores({path: filling}, tell)
-    return compare_with_parsing(path, filling, sizes.rebuilds, tell)
+def measure(sizes: Sizes, place: Workplace) -> list[Run]:
+    """Measure with these sizes."""
+    fillings = Filling(sizes.small_events), well_used(sizes.large_events)
+    small, large = (_Store(path, each) for path, each in zip(place.stores.take(*fillings), fillings, strict=True))
+    rebuilt = compare_with_parsing(large.path, large.filling, sizes.rebuilds, place.tell)
+    runs = [*_compare_openings(small, large, sizes, place.tell), *rebuilt]
+    shutil.rmtree(large.path)  # before the next one of its size
+    turns = Filling(sizes.large_events, run_events=10)
+    (store,) = place.stores.read(turns)
+    return runs + compare_with_parsing(store, turns, sizes.rebuilds, place.tell)
 
 
 def _compare_openings(small: _Store, large: _Store, sizes: Sizes, tell: Tell) -> list[Run]:
@@ -104,7 +84,6 @@ def _compare(small: _Store, large: _Store, sizes: Sizes, *, cold: bool, tell: Te
         for each in (small, large)
     }
     in_small, in_large = interleaved(sizes.openings, subjects, tell).values()
-    figures, base = _summary(in_large), _summary(in_small)
     params = {
         "cache": "cold" if cold else "warm",
         "dropped_by": large.dropped_by if cold else None,
@@ -112,14 +91,8 @@ def _compare(small: _Store, large: _Store, sizes: Sizes, *, cold: bool, tell: Te
         "base_events": small.filling.stored,
         "event_bytes": EVENT_BYTES,
         "tail_runs": SESSIONS,
-        "rounds": sizes.openings,
     }
-    return Run("open", params, figures, base, round(figures["open_ms"] / base["open_ms"], 3))
-
-
-def _summary(rounds: list[Figures]) -> Figures:
-    times = [each["open_ms"] for each in rounds]
-    return {**medians(rounds), "fastest_ms": round(min(times), 4), "slowest_ms": round(max(times), 4)}
+    return run_of("open", params, in_large, in_small, compared="open_ms")
 
 
 class _Store:

@@ -32,23 +32,12 @@ from turnkeeper.storage.reading import store_files
 from turnkeeper.storage.scanning import segment_path
 from turnkeeper.storage.trust import judge_index
 
-from .filled_stores import SCATTERED, Filling, fill_stores, session_name
+from .filled_stores import SCATTERED, Filling, session_name, well_used
 from .hosts import LEAVE_SECONDS
+from .machine import drop_caches
 from .measured_process import MeasuredProcess
-from .measuring import (
-    Figures,
-    Run,
-    Tell,
-    be_quiet,
-    describe_machine,
-    drop_caches,
-    interleaved,
-    measured_directory,
-    medians,
-    percentile,
-    report,
-    save,
-)
+from .measuring import Figures, Run, Tell, be_quiet, interleaved, percentile, run_of
+from .workplace import Workplace, run_alone
 
 LAST = 50
 _OURS, _BYTES = "turnkeeper", "the same bytes"
@@ -56,19 +45,15 @@ _OURS, _BYTES = "turnkeeper", "the same bytes"
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured: events in the store and in the scattered session, and how often each is read.
-
-    A warm round is of `warm_reads` reads.
-    """
+    """How much is measured: events in the store, how often sessions are read, and reads in a warm round."""
 
     events: int
-    scattered: int
     rounds: int
     warm_reads: int
 
 
-QUICK = Sizes(events=1_000_000, scattered=5_000, rounds=5, warm_reads=200)
-FULL = Sizes(events=10_000_000, scattered=5_000, rounds=11, warm_reads=500)
+QUICK = Sizes(events=1_000_000, rounds=5, warm_reads=200)
+FULL = Sizes(events=10_000_000, rounds=11, warm_reads=500)
 
 
 def run_load(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -> dict[str, Any]:
@@ -77,20 +62,14 @@ def run_load(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -> 
     The store lies in `out`, or else in the current directory, and is removed; with `out` the result is kept there as
     load.json. Takes 7 GB of disk, 0.8 GB if `quick`. Raises OSError where that isn't free.
     """
-    return measure(QUICK if quick else FULL, out, tell)
+    return run_alone("load", partial(measure, QUICK if quick else FULL), out, tell)
 
 
-def measure(sizes: Sizes, out: Path | None, tell: Tell) -> dict[str, Any]:
-    """Run the benchmark with these sizes."""
-    filling = Filling(sizes.events, scattered=sizes.scattered)
-    with measured_directory(out) as directory:
-        machine = describe_machine(directory)
-        store = directory / "store"
-        fill_stores({store: filling}, tell)
-        runs = [_read_last(store, filling, sizes, tell), _read_whole(store, filling, sizes, tell)]
-    result = report(machine, runs)
-    save(result, "load", out)
-    return result
+def measure(sizes: Sizes, place: Workplace) -> list[Run]:
+    """Measure with these sizes."""
+    filling = well_used(sizes.events)
+    (store,) = place.stores.read(filling)
+    return [_read_last(store, filling, sizes, place.tell), _read_whole(store, filling, sizes, place.tell)]
 
 
 def _read_last(store: Path, filling: Filling, sizes: Sizes, tell: Tell) -> Run:
@@ -112,7 +91,7 @@ def _read_last(store: Path, filling: Filling, sizes: Sizes, tell: Tell) -> Run:
         "cache": "warm",
         "reads": sizes.warm_reads,
     }
-    return _compared("last p50_ms", params, filling, measured, sizes.rounds)
+    return _compared("last p50_ms", params, filling, measured)
 
 
 def _read_whole(store: Path, filling: Filling, sizes: Sizes, tell: Tell) -> Run:
@@ -125,17 +104,13 @@ def _read_whole(store: Path, filling: Filling, sizes: Sizes, tell: Tell) -> Run:
         "cache": "cold",
         "dropped_by": cold.dropped_by,
     }
-    return _compared("whole ms", params, filling, measured, sizes.rounds)
+    return _compared("whole ms", params, filling, measured)
 
 
-def _compared(
-    name: str, params: dict[str, Any], filling: Filling, measured: dict[str, list[Figures]], rounds: int
-) -> Run:
+def _compared(name: str, params: dict[str, Any], filling: Filling, measured: dict[str, list[Figures]]) -> Run:
     """Compare the figure that the run's name ends with."""
-    figures, base = medians(measured[_OURS]), medians(measured[_BYTES])
-    compared = name.rpartition(" ")[2]
-    params = {"stored": filling.stored, "run_events": filling.run_events, **params, "rounds": rounds}
-    return Run(f"load {name}", params, figures, base, round(figures[compared] / base[compared], 3))
+    params = {"stored": filling.stored, "run_events": filling.run_events, **params}
+    return run_of(f"load {name}", params, measured[_OURS], measured[_BYTES], compared=name.rpartition(" ")[2])
 
 
 def _extents(store: Path, session: str, start: int) -> list[Extent]:

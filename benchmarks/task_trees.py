@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import statistics
 import subprocess
 import time
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 
 from turnkeeper.runtime.tasks import tree
 
-from .measuring import Run
+from .measuring import Run, run_of
 from .task_hosts import LIVES_SECONDS, Place
 
 PROCESSES_A_TREE = 5
@@ -50,19 +49,19 @@ async def measure_stops(place: Place, sizes: Sizes) -> list[Run]:
         )
         began = time.perf_counter()
         stopped = await place.runtime.stop_tasks(*tasks)
-        stops.append(time.perf_counter() - began)
+        seconds = time.perf_counter() - began
         left += sum(tree.is_alive(each.pid, each.start) for each in processes) + len(stopped.left)
+        stops.append({"stop_s": seconds})
         place.tell(f"round {number + 1} of {sizes.rounds}: killing as many by a scan")
-        kills.append(_kill_plainly(sizes))
-    figures = {"stop_s": round(statistics.median(stops), 3), "most_s": round(max(stops), 3), "left": left}
-    base = {"kill_s": round(statistics.median(kills), 3)}
+        kills.append({"stop_s": _kill_plainly(sizes)})
     params = {
         "trees": sizes.trees,
         "processes_a_tree": PROCESSES_A_TREE,
-        "rounds": sizes.rounds,
         "against": "SIGKILL by one scan of /proc",
     }
-    return [Run("stop of trees", params, figures, base, round(figures["stop_s"] / base["kill_s"], 2))]
+    run = run_of("stop of trees", params, stops, kills, compared="stop_s")
+    run.figures["left"] = left
+    return [run]
 
 
 def _grown(roots: Sequence[int], count: int) -> list[tree.Process]:

@@ -8,16 +8,19 @@ Each part runs in a host process of its own, on a store of its own, so none is m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from . import idle_tasks, short_tasks, task_trees
+from .filled_stores import require_space
 from .idle_tasks import measure_idle
 from .long_output import measure_output
-from .measuring import Run, Tell, be_quiet, describe_machine, measured_directory, report, require_space, save
+from .measuring import Run, Tell, be_quiet
 from .short_tasks import measure_finished, measure_timetable
 from .task_hosts import measure_part
 from .task_trees import measure_stops
+from .workplace import Workplace, run_alone
 
 _TASK_BYTES = 100_000
 """What one task takes on disk at most, with its part of the journal and of the index, if it prints nothing."""
@@ -60,24 +63,20 @@ def run_tasks(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) ->
     tasks.json. Takes 11 GB of disk, 1.6 GB if `quick`; without room for the output that is left out, and said. Raises
     OSError where even the rest doesn't fit.
     """
-    return measure(QUICK if quick else FULL, out, tell)
+    return run_alone("tasks", partial(measure, QUICK if quick else FULL), out, tell)
 
 
-def measure(sizes: Sizes, out: Path | None, tell: Tell) -> dict[str, Any]:
-    """Run the benchmark with these sizes."""
-    with measured_directory(out) as directory:
-        require_space(directory, sizes.task_bytes)
-        machine = describe_machine(directory)
-        runs = [
-            *measure_part(directory / "idle", tell, measure_idle, sizes.idle),
-            *measure_part(directory / "finished", tell, measure_finished, sizes.short),
-            *measure_part(directory / "timetable", tell, measure_timetable, sizes.short),
-            *_measure_output(directory, sizes.output_bytes, tell),
-            *measure_part(directory / "trees", tell, measure_stops, sizes.stops),
-        ]
-    result = report(machine, runs)
-    save(result, "tasks", out)
-    return result
+def measure(sizes: Sizes, place: Workplace) -> list[Run]:
+    """Measure with these sizes."""
+    directory, tell = place.directory, place.tell
+    require_space(directory, sizes.task_bytes)
+    return [
+        *measure_part(directory / "idle", tell, measure_idle, sizes.idle),
+        *measure_part(directory / "finished", tell, measure_finished, sizes.short),
+        *measure_part(directory / "timetable", tell, measure_timetable, sizes.short),
+        *_measure_output(directory, sizes.output_bytes, tell),
+        *measure_part(directory / "trees", tell, measure_stops, sizes.stops),
+    ]
 
 
 def _measure_output(directory: Path, size: int, tell: Tell) -> list[Run]:

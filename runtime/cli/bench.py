@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from .commands import command
+from .failures import Failure
 from .invocation import Invocation
 from .printing import print_json, print_table, print_text
 from .progress import told_progress
+
+EXTRA: Final = ("hdrh", "matplotlib")
+"""What measuring needs beside the product, as it is imported; the extra `bench` brings it."""
 
 _quick = click.option("--quick", is_flag=True, help="Less of it, in less than 100 seconds.")
 _out = click.option(
@@ -102,13 +107,16 @@ def actors(invocation: Invocation, quick: bool, out: Path | None) -> None:
     """Measure what a message to an actor costs: in the loop, in a worker process, by name in another process.
 
     Beside it: a memory channel of trio, msgpack over a Unix socket, and Pykka and xoscar where they are installed
-    (pip install 'turnkeeper[bench]').
+    (pip install 'turnkeeper[peers]').
     """
     _measure(invocation, partial(_benchmark("actors", "run_actors"), quick, out))
 
 
 def _benchmark(module: str, function: str) -> Callable[..., dict[str, Any]]:
-    """Give a benchmark by where it is; the others aren't loaded."""
+    """Give a benchmark by where it is; the others aren't loaded. Raises Failure where the extra isn't installed."""
+    if any(find_spec(name) is None for name in EXTRA):
+        what = "what measuring needs beside turnkeeper isn't installed"
+        raise Failure("usage", what, "turnkeeper bench", "pip install 'turnkeeper[bench]'")
     run: Callable[..., dict[str, Any]] = getattr(import_module(f"turnkeeper.benchmarks.{module}"), function)
     return run
 
@@ -139,17 +147,23 @@ def _print(result: Mapping[str, Any]) -> None:
         (
             run["name"],
             _pairs({name: value for name, value in run["params"].items() if name not in common}),
-            _pairs(run["figures"]),
+            _pairs(run["figures"], run["spread"]),
             _pairs(run["base"]),
-            "" if run["ratio"] is None else f"{run['ratio']:.2f}",
+            "" if run["ratio"] is None else _value(run["ratio"]) + _bounds(run["spread"].get("ratio")),
         )
         for run in runs
     ]
     print_table(("run", "with", "ours", "base", "ratio"), rows, right=("ratio",))
 
 
-def _pairs(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {_value(value)}" for name, value in values.items() if value is not None)
+def _pairs(values: Mapping[str, Any], spread: Mapping[str, Sequence[float]] = {}) -> str:
+    told = {name: value for name, value in values.items() if value is not None and not isinstance(value, Mapping)}
+    return ", ".join(f"{name} {_value(value)}{_bounds(spread.get(name))}" for name, value in told.items())
+
+
+def _bounds(spread: Sequence[float] | None) -> str:
+    """Say between which bounds a value lay."""
+    return "" if spread is None else f" ({_value(spread[0])} to {_value(spread[1])})"
 
 
 def _value(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from turnkeeper.benchmarks import actors
 from turnkeeper.benchmarks.exchanges import TEXT, ask_figures, tell_figures, time_asks, time_tells
-from turnkeeper.benchmarks.measuring import be_quiet
+from turnkeeper.benchmarks.workplace import run_alone
 
 SIZES = actors.Sizes(tells=1_500, asks=3, rounds=2)
 UNKNOWN = "no_such_actor_library"
@@ -22,7 +23,7 @@ def test_each_way_is_compared_with_what_trio_and_msgpack_can_do(tmp_path: Path) 
 
     A library that isn't installed is left out, and a line says what would bring it.
     """
-    result = actors.measure(SIZES, tmp_path, be_quiet, libraries=(UNKNOWN,))
+    result = run_alone("actors", partial(actors.measure, SIZES, libraries=(UNKNOWN,)), tmp_path)
     runs = [run for run in result["runs"] if run["figures"]]
     assert [(run["name"], run["params"]["loop"], run["params"]["against"]) for run in runs] == [
         (name, loop, against)
@@ -35,12 +36,13 @@ def test_each_way_is_compared_with_what_trio_and_msgpack_can_do(tmp_path: Path) 
     ]
     for run in runs:
         compared = run["name"].rpartition(" ")[2]
-        assert run["ratio"] == pytest.approx(run["figures"][compared] / run["base"][compared], rel=0.01)
+        ours, theirs = run["rounds"]["figures"][compared], run["rounds"]["base"][compared]
+        assert run["rounds"]["ratio"] == pytest.approx([a / b for a, b in zip(ours, theirs, strict=True)], rel=0.01)
         assert all(0 < value < 1_000_000 for value in [*run["figures"].values(), *run["base"].values()])
     left_out = [run for run in result["runs"] if not run["figures"]]
     assert [run["name"] for run in left_out] == ["tell in the loop", "ask a worker"]
     assert {(run["params"]["against"], run["params"]["left_out"]) for run in left_out} == {
-        (UNKNOWN, "pip install 'turnkeeper[bench]'")
+        (UNKNOWN, "pip install 'turnkeeper[peers]'")
     }
     assert json.loads((tmp_path / "actors.json").read_text()) == result
     assert [path.name for path in tmp_path.iterdir()] == ["actors.json"]
@@ -51,7 +53,7 @@ def test_another_library_is_measured_where_it_is_installed(tmp_path: Path, libra
     """Telling and asking, all messages of which arrive."""
     if find_spec(library) is None:
         pytest.skip(f"{library} isn't installed")
-    result = actors.measure(actors.Sizes(20, 3, 1), tmp_path, be_quiet, libraries=(library,))
+    result = run_alone("actors", partial(actors.measure, actors.Sizes(20, 3, 1), libraries=(library,)), tmp_path)
     theirs = [run for run in result["runs"] if run["params"]["against"] == library]
     assert [run["name"].partition(",")[0] for run in theirs] == ["tell in the loop"] * 2 + ["ask a worker"] * 2
     assert all(0 < value < 1_000_000 for run in theirs for value in run["base"].values())

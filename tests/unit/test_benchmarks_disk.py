@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from turnkeeper.benchmarks.disk import EVENT_BYTES, measure, used_bytes
-from turnkeeper.benchmarks.measuring import be_quiet
+from turnkeeper.benchmarks.workplace import run_alone
 from turnkeeper.storage.limits import FILLING_AHEAD_BYTES
 
 
 def test_each_batch_is_compared_with_its_lines(tmp_path: Path) -> None:
     """A header shared by many lines costs each of them less, and nothing costs less than its line."""
-    result = measure(300, tmp_path, be_quiet)
+    result = run_alone("disk", partial(measure, 300), tmp_path)
     one, ten, single = result["runs"]
     assert [run["params"]["batch"] for run in (one, ten, single)] == [
         "10 events of 1 session",

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks.filled_stores import SCATTERED, SESSIONS, Filling, fill_stores, session_name
+from turnkeeper.benchmarks import filled_stores
+from turnkeeper.benchmarks.filled_stores import (
+    SCATTERED,
+    SESSIONS,
+    FilledStores,
+    Filling,
+    fill_stores,
+    session_name,
+)
 from turnkeeper.benchmarks.measuring import be_quiet
 from turnkeeper.storage.backend import open_reader
 from turnkeeper.storage.verify import verify
@@ -52,3 +60,32 @@ def test_a_full_disk_is_told_before_anything_is_made(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"takes 620,000,000,000.5 GB of disk and .* GB are free; make space"):
         fill_stores({tmp_path / "store": Filling(10**18)}, be_quiet)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_filling_that_is_only_read_is_made_once(tmp_path: Path) -> None:
+    """Whoever asks for the same gets the same store; who changes one gets it for himself, and it goes when all rest."""
+    told: list[str] = []
+    with FilledStores(tmp_path, told.append) as stores:
+        (first,) = stores.read(Filling(100))
+        assert stores.read(Filling(100)) == [first]
+        both = stores.take(Filling(100), Filling(200))
+        assert both[0] == first
+        assert sum("100 % of" in line for line in told) == 2
+        stores.rest()
+        assert list(tmp_path.iterdir()) == []
+        (again,) = stores.read(Filling(100))
+        assert again not in both
+        stores.rest()
+        assert list(tmp_path.iterdir()) == [again]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_stores_that_nobody_uses_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest goes first, and none that somebody has."""
+    with FilledStores(tmp_path, be_quiet) as stores:
+        (old,) = stores.read(Filling(100))
+        stores.rest()
+        (used,) = stores.read(Filling(200))
+        monkeypatch.setattr(filled_stores, "free_bytes", lambda directory: 0 if old.exists() else 1 << 40)
+        (new,) = stores.read(Filling(300))
+        assert sorted(tmp_path.iterdir()) == sorted([used, new])

@@ -1,35 +1,21 @@
-"""Contract of measuring: whose turn it is, what a percentile is, where it is measured and what is left there."""
+"""Contract of measuring: whose turn it is, what a percentile is, and how rounds become one result."""
 
 from __future__ import annotations
 
-import json
-import os
 from functools import partial
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnkeeper.benchmarks.measuring import (
-    Run,
-    describe_machine,
-    drop_caches,
-    file_system,
-    interleaved,
-    measured_directory,
-    medians,
-    percentile,
-    report,
-    save,
-)
+from turnkeeper.benchmarks.measuring import Rounds, in_blocks, interleaved, medians, percentile, run_of
 
 
-def test_each_round_begins_with_the_next_subject() -> None:
-    """Nobody is always measured first, and everybody once a round."""
+def test_every_other_round_goes_the_other_way_about() -> None:
+    """What grows evenly burdens all alike, and everybody is measured once a round."""
     order: list[str] = []
     measured = interleaved(3, {name: partial(order.append, name) for name in "abc"})
-    assert order == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
+    assert order == ["a", "b", "c", "c", "b", "a", "a", "b", "c"]
     assert {name: len(rounds) for name, rounds in measured.items()} == {"a": 3, "b": 3, "c": 3}
 
 
@@ -53,41 +39,38 @@ def test_a_median_is_taken_of_each_figure() -> None:
     assert medians([{"a": 1, "b": 9}, {"a": 5, "b": 8}, {"a": 2, "b": 7}]) == {"a": 2, "b": 8}
 
 
-def test_the_measured_directory_lies_where_it_was_asked_for_and_goes_away(tmp_path: Path) -> None:
-    """What is filled lies on the disk under test, and nothing of it stays, whatever happened."""
-
-    def fail_halfway() -> None:
-        with measured_directory(tmp_path / "new") as directory:
-            assert directory.parent == tmp_path / "new"
-            (directory / "file").write_bytes(b"1")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail_halfway()
-    assert list((tmp_path / "new").iterdir()) == []
+def test_a_ratio_is_the_median_of_the_pairs() -> None:
+    """One slow moment that both rounds of a pair share doesn't move it; the spread is the smallest and largest pair."""
+    ours = [{"ms": 2.0, "mb": 5.0}, {"ms": 40.0, "mb": 6.0}, {"ms": 3.0, "mb": 7.0}]
+    run = run_of("read ms", {"cache": "warm"}, ours, [{"ms": 1.0}, {"ms": 10.0}, {"ms": 1.0}], compared="ms")
+    assert (run.figures, run.base, run.ratio) == ({"ms": 3.0, "mb": 6.0}, {"ms": 1.0}, 3.0)
+    assert run.spread == {"ms": (2.0, 40.0), "mb": (5.0, 7.0), "ratio": (2.0, 4.0)}
+    assert run.rounds == Rounds(
+        {"ms": [2.0, 40.0, 3.0], "mb": [5.0, 6.0, 7.0]}, {"ms": [1.0, 10.0, 1.0]}, [2.0, 4.0, 3.0]
+    )
+    assert run.params == {"cache": "warm", "rounds": 3}
 
 
-def test_the_machine_says_on_which_file_system_it_was_measured(tmp_path: Path) -> None:
-    """A tmpfs, where syncs cost nothing, can't pass for a disk."""
-    assert describe_machine(tmp_path)["file_system"] == file_system(tmp_path)
-    shared_memory = Path("/dev/shm")
-    if shared_memory.is_mount():
-        assert file_system(shared_memory) == "tmpfs"
+def test_one_round_has_no_spread() -> None:
+    """How far rounds differ isn't known then, and nothing is made up; nor is a ratio without a base."""
+    run = run_of("disk", {}, [{"mb": 1.0}])
+    assert (run.figures, run.ratio, run.spread) == ({"mb": 1.0}, None, {})
 
 
-def test_caches_are_dropped_without_changing_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without root only the directory's own pages go, and it says so."""
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    (tmp_path / "file").write_bytes(b"kept")
-    os.mkfifo(tmp_path / "left behind, as a node's socket is")
-    assert drop_caches(tmp_path) == "posix_fadvise"
-    assert (tmp_path / "file").read_bytes() == b"kept"
+def test_rounds_without_partners_are_refused() -> None:
+    """A ratio of rounds that didn't take turns would say nothing."""
+    with pytest.raises(ValueError, match="2 rounds of ours can't be compared with 1"):
+        run_of("read ms", {}, [{"ms": 1.0}] * 2, [{"ms": 1.0}], compared="ms")
 
 
-def test_a_result_is_kept_as_it_was_reported(tmp_path: Path) -> None:
-    """The file that --out leaves holds the same as what is printed."""
-    result = report({"cores": 2}, [Run("open", {"cache": "warm"}, {"open_ms": 2.0}, {"open_ms": 1.0}, 2.0)])
-    save(result, "recovery", None)
-    save(result, "recovery", tmp_path)
-    assert json.loads((tmp_path / "recovery.json").read_text()) == result
-    assert result["runs"][0]["ratio"] == 2.0
+@given(st.lists(st.integers(), min_size=1, max_size=50), st.integers(1, 50))
+def test_blocks_hold_every_value_once_and_in_order(values: list[int], count: int) -> None:
+    """None is left out, and no block is longer than another by more than one."""
+    if count > len(values):
+        with pytest.raises(ValueError, match="can't make"):
+            in_blocks(values, count)
+        return
+    blocks = in_blocks(values, count)
+    assert [each for block in blocks for each in block] == values
+    assert len(blocks) == count
+    assert max(map(len, blocks)) - min(map(len, blocks)) <= 1

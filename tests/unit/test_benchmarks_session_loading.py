@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks import measuring
-from turnkeeper.benchmarks.measuring import be_quiet
+from turnkeeper.benchmarks import machine
 from turnkeeper.benchmarks.session_loading import Sizes, measure
+from turnkeeper.benchmarks.workplace import run_alone
 
 
 def test_the_last_events_and_a_whole_session_are_compared_with_their_bytes(
@@ -16,8 +17,8 @@ def test_the_last_events_and_a_whole_session_are_compared_with_their_bytes(
 ) -> None:
     """Every reading gave all the events that it was to give, or it had failed."""
     # The machine's other caches are not this test's to drop.
-    monkeypatch.setattr(measuring, "SYSTEM_CACHES", tmp_path / "none" / "drop_caches")
-    result = measure(Sizes(events=6_000, scattered=20, rounds=1, warm_reads=3), tmp_path, be_quiet)
+    monkeypatch.setattr(machine, "SYSTEM_CACHES", tmp_path / "none" / "drop_caches")
+    result = run_alone("load", partial(measure, Sizes(events=6_000, rounds=1, warm_reads=3)), tmp_path)
     last, whole = result["runs"]
     assert (last["name"], last["params"]["cache"]) == ("load last p50_ms", "warm")
     assert (last["params"]["session_events"], last["params"]["read"]) == (60, 50)

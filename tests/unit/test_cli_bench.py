@@ -13,6 +13,7 @@ import pytest
 from turnkeeper.benchmarks import recovery
 from turnkeeper.benchmarks.process_memory import family
 from turnkeeper.benchmarks.task_hosts import inhabitants
+from turnkeeper.runtime.cli import bench
 from turnkeeper.runtime.cli.program import run
 from turnkeeper.storage.lock import store_is_held
 
@@ -28,6 +29,7 @@ RESULT = {
             "figures": {"open_ms": 3.4763},
             "base": {"open_ms": 3.0},
             "ratio": 1.1588,
+            "spread": {"ratio": [1.0, 1.25]},
         }
         for cache in ("warm", "cold")
     ],
@@ -59,8 +61,8 @@ def test_people_get_a_row_a_run(
     assert (machine, common) == ("cores 2, file_system ext4", "all runs: events 1000")
     assert head.split() == ["RUN", "WITH", "OURS", "BASE", "RATIO"]
     assert [" ".join(row.split()) for row in rows] == [
-        "open cache warm open_ms 3.476 open_ms 3 1.16",
-        "open cache cold open_ms 3.476 open_ms 3 1.16",
+        "open cache warm open_ms 3.476 open_ms 3 1.159 (1 to 1.25)",
+        "open cache cold open_ms 3.476 open_ms 3 1.159 (1 to 1.25)",
     ]
     assert calls == [(True, tmp_path)]
 
@@ -72,6 +74,17 @@ def test_scripts_get_the_result_as_it_is(
     assert run(["bench", "recovery", "--json"]) == 0
     assert capfd.readouterr().out.startswith('{"machine":{"cores":2,"file_system":"ext4"},"runs":[{"name":"open",')
     assert calls == [(False, None)]
+
+
+def test_a_missing_extra_is_told_before_anything_is_measured(
+    calls: list[tuple[bool, Path | None]], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line says what would bring it."""
+    monkeypatch.setattr(bench, "EXTRA", ("no_such_library",))
+    assert run(["bench", "recovery", "--quick"]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.endswith("pip install 'turnkeeper[bench]'")
+    assert calls == []
 
 
 def test_no_users_store_is_filled(

@@ -1,0 +1,86 @@
+"""Where a suite measures: a directory on the disk under test, filled stores, and who hears how far it has come.
+
+Nothing that was in the directory before is touched, and nothing stays there but the results; also after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from turnkeeper.actors.client.asking import ask_stop
+from turnkeeper.storage.errors import StorageError
+from turnkeeper.storage.lock import store_is_held
+
+from .filled_stores import FilledStores
+from .machine import describe_machine
+from .measuring import Run, Tell, be_quiet, report
+
+NODE_END_SECONDS = 10.0
+"""How long a node that nobody needs any more may take to end before its store is removed all the same."""
+
+_STOP_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """What a suite gets: an empty directory to fill, stores that hold events already, and who hears how far it is."""
+
+    directory: Path
+    stores: FilledStores
+    tell: Tell
+
+
+def run_alone(
+    name: str, measure: Callable[[Workplace], list[Run]], out: Path | None = None, tell: Tell = be_quiet
+) -> dict[str, Any]:
+    """Let one suite measure in `out`, or else the current directory; what it fills is removed.
+
+    With `out` its result is kept there as `name`.json. Raises OSError where there isn't enough space.
+    """
+    with measured_directory(out) as directory:
+        machine = describe_machine(directory)
+        with FilledStores(directory, tell) as stores:
+            result = report(machine, measure(Workplace(directory, stores, tell)))
+    save(result, name, out)
+    return result
+
+
+def save(result: Mapping[str, Any], name: str, out: Path | None) -> None:
+    """Write a benchmark's result to `name`.json in `out`, if that is given."""
+    if out is not None:
+        (out / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
+
+
+@contextmanager
+def measured_directory(out: Path | None) -> Iterator[Path]:
+    """Make a directory to fill, in `out` or else the current directory, and remove it afterwards.
+
+    Raises OSError where that can't be written to.
+    """
+    parent = Path.cwd() if out is None else out
+    parent.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="turnkeeper-bench-", dir=parent))
+    try:
+        yield directory
+    finally:
+        _stop_nodes(directory)
+        shutil.rmtree(directory)
+
+
+def _stop_nodes(directory: Path) -> None:
+    """Stop what still serves a store in the directory: a node whose client was killed, or never came."""
+    deadline = time.monotonic() + NODE_END_SECONDS
+    for store in (str(file.parent) for file in directory.rglob("store.json")):
+        while store_is_held(store) and time.monotonic() < deadline:
+            with contextlib.suppress(StorageError, OSError):
+                ask_stop(store, _STOP_SECONDS)
+            time.sleep(0.01)
