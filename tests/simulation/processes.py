@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import trio
-import trio.testing
 
 from turnkeeper.runtime.identity import Identity
 
@@ -28,6 +27,7 @@ from ..simulated_disk import SimulatedDisk
 if TYPE_CHECKING:
     from turnkeeper.storage.opening import OpeningReport
 
+    from .event_loop import EventLoop
     from .sockets import SimulatedListener, SimulatedSocket
     from .tasks import Bell
 
@@ -141,11 +141,9 @@ async def _wait_one(event: trio.Event, scope: trio.CancelScope) -> None:
 class Machine:
     """The one machine of a story. `nursery` is where its processes run."""
 
-    def __init__(
-        self, disk: SimulatedDisk, clock: trio.testing.MockClock, nursery: trio.Nursery, rng: random.Random
-    ) -> None:
+    def __init__(self, disk: SimulatedDisk, loop: EventLoop, nursery: trio.Nursery, rng: random.Random) -> None:
         self.disk = disk
-        self.clock = clock
+        self.loop = loop
         self.rng = rng
         self.boot = 1
         self.processes: dict[int, Process] = {}
@@ -168,17 +166,17 @@ class Machine:
 
     def monotonic(self) -> float:
         """Give the seconds of the clock that never steps back."""
-        return self.clock.current_time()
+        return self.loop.now
 
     def time_ns(self) -> int:
         """Give the wall clock; no two readings are the same."""
-        moment = int((BEGINNING_SECONDS + self.clock.current_time()) * 1_000_000) * 1000
+        moment = int((BEGINNING_SECONDS + self.loop.now) * 1_000_000) * 1000
         self._last_moment = max(moment, self._last_moment + 1000)
         return self._last_moment
 
     def tell(self, what: str) -> None:
         """Write a line of the story."""
-        self.told.append(f"{self.clock.current_time():9.3f}  {what}")
+        self.told.append(f"{self.loop.now:9.3f}  {what}")
 
     # -- Processes
 

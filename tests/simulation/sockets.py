@@ -117,7 +117,8 @@ class SimulatedSocket:
 
     async def wait_readable(self, _: object) -> None:
         """Wait until something has arrived, or the end."""
-        await trio.lowlevel.checkpoint()
+        if self.arrived or self._has_ended:
+            await trio.lowlevel.checkpoint()
         while not (self.arrived or self._has_ended):
             await self._wait_change()
 

@@ -9,22 +9,21 @@ the bytes that a power cut would leave.
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import shutil
 import traceback
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import trio
-import trio._core._run as trio_run
-import trio.testing
 
 from ..simulated_disk import SimulatedDisk
 from ..stores import make_store
+from .event_loop import EventLoop, run
 from .host import Caretaker, Common, Host
 from .judging import judge
 from .notebook import MemoryNotebook
@@ -91,30 +90,19 @@ def tell(seed: int, root: Path, steps: int = STEPS, faults: Collection[str] = ()
     With `faults` these go wrong, and no others.
     """
     outcome = Outcome(seed)
-    options = vars(trio_run)
-    before = options["_ALLOW_DETERMINISTIC_SCHEDULING"]
-    options["_ALLOW_DETERMINISTIC_SCHEDULING"] = True
-    trio_run._r.seed(seed)
-    clock = trio.testing.MockClock()
-    gc.disable()  # a fifth of the time; what a story leaves is collected behind it
     try:
-        trio.run(_tell, outcome, root, steps, faults, clock, clock=clock)
+        run(seed, partial(_tell, outcome, root, steps, faults))
     except Exception as error:
         outcome.violations.append("".join(traceback.format_exception(error)))
-    finally:
-        gc.enable()
-        options["_ALLOW_DETERMINISTIC_SCHEDULING"] = before
     return outcome
 
 
-async def _tell(
-    outcome: Outcome, root: Path, steps: int, faults: Collection[str], clock: trio.testing.MockClock
-) -> None:
+async def _tell(outcome: Outcome, root: Path, steps: int, faults: Collection[str], loop: EventLoop) -> None:
     path = root / "store"
     make_store(path, "journal")
     try:
         async with trio.open_nursery() as nursery:
-            machine = Machine(SimulatedDisk(path), clock, nursery, random.Random(outcome.seed))
+            machine = Machine(SimulatedDisk(path), loop, nursery, random.Random(outcome.seed))
             with standing_in(machine):
                 story = Story(machine, faults)
                 try:
@@ -166,7 +154,7 @@ class Story:
                 self._recover()
             elif chance < self._fault_chance + 0.08 or not self._go_on():
                 self._pass_time()
-            await trio.testing.wait_all_tasks_blocked()
+            await self.machine.loop.all_wait()
 
     def _go_on(self) -> bool:
         """Let something happen that waits to happen; False if nothing does."""
@@ -194,7 +182,7 @@ class Story:
 
     def _pass_time(self) -> None:
         seconds = self.rng.choice((0.001, 0.02, 0.05, 0.25, 0.25, 1.0, 3.0))
-        self.machine.clock.jump(seconds)
+        self.machine.loop.jump(seconds)
         self.machine.tell(f"{seconds} s pass")
 
     # -- The end
@@ -220,13 +208,13 @@ class Story:
         """Let happen what may until these processes have ended."""
         for _ in range(QUIET_ROUNDS_MAX):
             for _ in range(1000):
-                await trio.testing.wait_all_tasks_blocked()
+                await self.machine.loop.all_wait()
                 if not any(each.is_alive for each in processes):
                     return True
                 if not self._go_on_quietly():
                     break
                 self.steps += 1
-            self.machine.clock.jump(QUIET_SECONDS)
+            self.machine.loop.jump(QUIET_SECONDS)
         left = [each.name for each in processes if each.is_alive]
         self.machine.errors.append(f"{', '.join(left)} never ended")
         return False
@@ -248,8 +236,8 @@ class Story:
         for process in list(self.machine.processes.values()):
             self.machine.kill(process)
         for _ in range(20):
-            await trio.testing.wait_all_tasks_blocked()
-            self.machine.clock.jump(10.0)
+            await self.machine.loop.all_wait()
+            self.machine.loop.jump(10.0)
 
     # -- Faults
 
