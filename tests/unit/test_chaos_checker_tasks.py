@@ -140,6 +140,24 @@ def test_a_task_may_end_otherwise_if_that_was_done_to_it() -> None:
     assert other.broken().keys() == {"task ends"}
 
 
+@pytest.mark.parametrize(
+    ("told", "is_right"),
+    [("/a/long/path is no program", True), ("/a/long/pa…", True), ("/another/pa…", False), ("/a/long/pa", False)],
+)
+def test_a_wait_may_be_told_the_beginning_of_a_long_reason(told: str, is_right: bool) -> None:
+    """Why a command can't be started names its path, which has any length; what was cut ends with "…"."""
+    made = clean_round()
+    why = "/a/long/path is no program"
+    end = {"state": "ended", "by": "itself", "how": {"not_started": why}, "output_bytes": 9, "survivors": []}
+    run_of(made, "task/ended", "task-job").lines[0] = (2, "task/ended", end)
+    notice = next(run for run in reversed(made.runs) if run.stream == "inbox-s").lines[0][2]
+    notice["data"] = {"task": "task-job", **end}
+    made.witnesses.pop("job")
+    said(made, "starting")["expect"].update(how={"not_started": why}, ends_itself=False)
+    said(made, "ended")["how"] = {"not_started": told}
+    assert made.broken().keys() == (set() if is_right else {"task ends"})
+
+
 def test_what_nobody_syncs_of_a_task_may_go_with_the_power() -> None:
     """A task that had begun before a cut may be lost, and what it printed; one that began behind it may not."""
     cut = clean_round()
