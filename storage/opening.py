@@ -172,6 +172,7 @@ class _Opening:
         self._report.hopped_batches = end.hopped
         if record is None:
             record = self._name_new_index(index, directory, witness)
+        self._remove_other_indexes(directory)
         with index.reading() as snapshot:
             declare = [name for name in dict.fromkeys(lost) if not index.summary(snapshot, name).get("damaged")]
         return Opened(
@@ -244,16 +245,19 @@ class _Opening:
         return create_segment(self._fs, self._store, end.greatest_number + 1, end.next_batch)
 
     def _name_new_index(self, index: Index, directory: str, witness: Witness | None) -> IndexRecord:
-        """Let index.json name the index that was built, and remove the others."""
+        """Let index.json name the index that was built."""
         indexed = index.indexed
         if indexed is not None and indexed.batch and (witness is None or witness.batch < indexed.batch):
             witness = Witness(indexed.batch, indexed.h, indexed.next_position)
         record = record_of(self._fs, directory, self._store, self._boot, "open", witness)
         write_index_record(self._fs, record)
+        return record
+
+    def _remove_other_indexes(self, directory: str) -> None:
+        """Remove the indexes that aren't this one: the former one, and any whose builder died before it was named."""
         for name in self._fs.names(INDEX_DIRECTORY):
             if f"{INDEX_DIRECTORY}/{name}" != directory:
                 self._fs.remove_tree(f"{INDEX_DIRECTORY}/{name}")
-        return record
 
 
 def create_segment(fs: FileSystem, store: str, number: int, first: int) -> ActiveSegment:

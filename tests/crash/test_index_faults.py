@@ -155,6 +155,18 @@ def test_an_index_of_another_store_is_not_opened(memory_path: Path) -> None:
         assert (store.events(), store.index_entries()) == (before, entries)
 
 
+def test_an_index_whose_builder_died_is_removed_at_the_next_opening(memory_path: Path) -> None:
+    """The one that the record names is trusted and goes on; one that was begun beside it and never named goes."""
+    with new_store(memory_path / "store") as store:
+        appended(store.open(), create("a", lines("a", 0, 3)))
+        store.kill()
+        (named,) = (store.path / "index").iterdir()
+        shutil.copytree(named, store.path / "index" / "0123456789abcdef")
+        assert not store.open().report.rebuilt
+        assert list((store.path / "index").iterdir()) == [named]
+        assert store.events()["a"]
+
+
 def test_an_index_that_is_no_database_is_refused_by_name(memory_path: Path) -> None:
     """Whoever opens one that can't be one is told which index it is, in an error that says it was the index."""
     directory = memory_path / "index"
