@@ -31,7 +31,7 @@ from turnkeeper.storage.backend import Backend, open_backend
 from turnkeeper.storage.exact_json import encode_event
 from turnkeeper.storage.filesystem import FileSystem, LocalFileSystem
 from turnkeeper.storage.hopping import FileScanner
-from turnkeeper.storage.requests import Append, Appended
+from turnkeeper.storage.requests import Append, Appended, Post
 from turnkeeper.storage.store import BackendName
 
 from .loads import EVENT_DATA, EVENT_TYPE
@@ -236,9 +236,9 @@ def append(stream: str, seq: int, lines: bytes) -> Append:
     return Append(stream, 1, seq, lines, header, create=seq == 0)
 
 
-def commit(backend: Backend, appends: list[Append]) -> None:
-    """Commit the appends, none of which may be refused. Raises what one is refused with."""
-    for result in backend.commit(appends):
+def commit(backend: Backend, requests: Sequence[Append | Post]) -> None:
+    """Commit appends and posts, none of which may be refused. Raises what one is refused with."""
+    for result in backend.commit(list(requests)):
         if not isinstance(result, Appended):
             raise result if isinstance(result, Exception) else RuntimeError(f"an append was answered {result}")
     backend.between_commits()

@@ -35,14 +35,12 @@ class MeasuredProcess:
     def __init__(self, function: Callable[..., None], *arguments: Any, ending_seconds: float = 0.0) -> None:
         self.ending_seconds = ending_seconds
         self._connection, theirs = Pipe()
-        package = str(Path(turnkeeper.__file__).parent.parent)
-        paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _RUN, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                env=child_environment(),
                 start_new_session=True,
             )
         self._connection.send((function, arguments))
@@ -102,6 +100,13 @@ class _Raised:
 
     def __init__(self, error: Exception) -> None:
         self.error = error
+
+
+def child_environment() -> dict[str, str]:
+    """Give the environment in which a process finds this package, from wherever it is run."""
+    package = str(Path(turnkeeper.__file__).parent.parent)
+    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def receive_from_any(processes: Sequence[MeasuredProcess]) -> MeasuredProcess:

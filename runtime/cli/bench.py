@@ -69,6 +69,60 @@ def load(invocation: Invocation, quick: bool, out: Path | None) -> None:
     _measure(invocation, partial(_benchmark("session_loading", "run_load"), quick, out))
 
 
+@command("list", example="turnkeeper bench list --quick")
+@_quick
+@_out
+@click.option(
+    "--sessions",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Sessions there are.  [default: 100,000; 10,000 with --quick]",
+)
+def list_sessions(invocation: Invocation, quick: bool, out: Path | None, sessions: int | None) -> None:
+    """Measure finding sessions among 100,000: the newest 20, one by the beginning of its id or by its key, all.
+
+    Beside it: a directory with a file for each session, and SQLite. Takes 0.8 GB of disk, 0.1 GB with --quick.
+    """
+    _measure(invocation, partial(_benchmark("session_lists", "run_list"), quick, out, sessions=sessions))
+
+
+@command("fork", example="turnkeeper bench fork --quick")
+@_quick
+@_out
+@click.option(
+    "--events",
+    type=click.IntRange(min=100),
+    metavar="N",
+    help="Events of the longest session.  [default: 1,000,000; 100,000 with --quick]",
+)
+def fork(invocation: Invocation, quick: bool, out: Path | None, events: int | None) -> None:
+    """Measure forking a session of 1,000,000 events, and going on with one from its last snapshot.
+
+    Beside it: a file that is copied, rows copied in SQLite, and reading it all. Takes 5.7 GB of disk, 0.6 GB with
+    --quick.
+    """
+    _measure(invocation, partial(_benchmark("forks", "run_fork"), quick, out, events=events))
+
+
+@command("import", example="turnkeeper bench import --quick")
+@_quick
+@_out
+@click.option(
+    "--megabytes", type=click.IntRange(min=1), metavar="N", help="Of the large session.  [default: 40; 3 with --quick]"
+)
+@click.option(
+    "--files", type=click.IntRange(min=1), metavar="N", help="Of one session each.  [default: 800; 40 with --quick]"
+)
+def import_files(
+    invocation: Invocation, quick: bool, out: Path | None, megabytes: int | None, files: int | None
+) -> None:
+    """Measure importing a large session of another program, and many small ones, and what memory that takes.
+
+    Beside it: parsing every line, and copying the files. Takes 0.7 GB of disk.
+    """
+    _measure(invocation, partial(_benchmark("imports", "run_import"), quick, out, megabytes=megabytes, files=files))
+
+
 @command("disk", example="turnkeeper bench disk")
 @_quick
 @_out

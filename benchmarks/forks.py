@@ -1,0 +1,251 @@
+"""What it costs to fork a long session, and to go on with one from its last snapshot, however long it is.
+
+*Fork*, of a session of a million events, behind the last one and in the middle: how long until the new session is
+there, durable, and how far the journal grew by it and by closing it. Beside it: the same lines in a file that is copied
+as `cp` does, with shared blocks where the file system has that, and in SQLite, where rows are copied in a transaction.
+
+*Resume*, of sessions of different lengths: opening one, reading its last snapshot and the events behind that, until the
+program can go on. Beside it: the same without a snapshot, which is opening it and reading all of it; and what a program
+does that keeps a file, which is to parse every line.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import anyio
+import orjson
+
+from turnkeeper import Runtime, open_runtime
+from turnkeeper.storage.store import JOURNAL_DIRECTORY
+
+from .asked_process import Answer, AskedProcess, answer_all
+from .disk import used_bytes
+from .filled_stores import require_space
+from .loads import EVENT_DATA, EVENT_TYPE, latency_figures
+from .long_sessions import LONG_BYTES, RUN_EVENTS, LongFile, LongTable, fill_store, session_of
+from .measuring import Figures, Run, Tell, be_quiet, interleaved, run_of
+from .workplace import Workplace, run_alone
+
+BEHIND = 20
+"""Events behind the last snapshot of a session that is resumed."""
+
+_STATE = {"messages": [{"role": "assistant", **EVENT_DATA}] * 50}
+"""What a snapshot holds: 20 KB, as 50 messages have."""
+
+_OURS = "turnkeeper"
+_COPIES = 8  # the file, the table and a copy of each, a log of the largest transaction, and the store
+
+Measure: TypeAlias = Callable[[], Figures]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured: events of the sessions that are resumed, the last of which is forked.
+
+    A round is of so many `forks` in a row, or so many times resuming; of what takes long it is one.
+    """
+
+    lengths: tuple[int, ...]
+    forks: int
+    rounds: int = 5
+
+
+QUICK = Sizes(lengths=(1_000, 10_000, 100_000), forks=10)
+FULL = Sizes(lengths=(1_000, 10_000, 100_000, 1_000_000), forks=50)
+
+
+def run_fork(
+    quick: bool, out: Path | None = None, *, events: int | None = None, tell: Tell = be_quiet
+) -> dict[str, Any]:
+    """Fill a store with long sessions, fork and resume them; report medians and ratios.
+
+    The longest has `events`, 1,000,000 if nothing is said, 100,000 if `quick`. All of it lies in `out`, or else in the
+    current directory, and is removed; with `out` the result is kept there as fork.json. Raises OSError where that isn't
+    free.
+    """
+    sizes = QUICK if quick else FULL
+    if events is not None:
+        sizes = replace(sizes, lengths=(*(each for each in sizes.lengths if each < events), events))
+    return run_alone("fork", partial(measure, sizes), out, tell)
+
+
+def measure(sizes: Sizes, place: Workplace) -> list[Run]:
+    """Measure with these sizes."""
+    directory, longest = place.directory, max(sizes.lengths)
+    require_space(directory, (sum(sizes.lengths) + _COPIES * longest) * LONG_BYTES)
+    with ExitStack() as opened:
+        fill_store(directory / "store", sizes.lengths, place.tell)
+        ours = opened.enter_context(AskedProcess(_answer, str(directory / "store")))
+        ours.wait_ready()
+        files = directory / "files"
+        files.mkdir()
+        file = LongFile(files, longest)
+        runs = _compare_resuming(sizes, ours, files, place.tell)
+        place.tell("filling a table with events")
+        table = opened.enter_context(closing(LongTable(files / "events.sqlite", longest)))
+        forks = _Forks(directory / "store", ours, file, table, sizes)
+        return [*forks.compare("head", longest, place.tell), *forks.compare("middle", longest // 2, place.tell), *runs]
+
+
+# -- forks
+
+
+@dataclass(frozen=True, slots=True)
+class _Forks:
+    """The longest session in its three forms, and who forks it."""
+
+    store: Path
+    ours: AskedProcess
+    file: LongFile
+    table: LongTable
+    sizes: Sizes
+
+    def compare(self, where: str, at: int, tell: Tell) -> list[Run]:
+        """Fork at that event, and copy as much."""
+        size = self.file.size_of(at)
+        clones = self.file.can_clone()
+        others: dict[str, Measure] = {"a file copied": partial(self._copy, partial(self.file.copy, size), self.file)}
+        if clones:
+            others["a file cloned"] = partial(self._copy, partial(self.file.clone, size), self.file)
+        others["sqlite"] = partial(self._copy, partial(self.table.copy, at), self.table)
+        subjects: dict[str, Measure] = {_OURS: partial(self._fork, at), **others}
+        measured = interleaved(self.sizes.rounds, subjects, lambda line: tell(f"fork at {at:,}: {line}"))
+        mine = measured.pop(_OURS)
+        params = {"events": max(self.sizes.lengths), "at": at, "run_events": RUN_EVENTS, "file_can_be_cloned": clones}
+        name = f"fork {where} p50_ms"
+        return [
+            run_of(name, {**params, "against": other}, mine, theirs, compared="p50_ms")
+            for other, theirs in measured.items()
+        ]
+
+    def _fork(self, at: int) -> Figures:
+        before = _journal_bytes(self.store)
+        taken: list[float] = self.ours.ask("fork", session_of(max(self.sizes.lengths)), at, self.sizes.forks)
+        return {**latency_figures(taken), "bytes": (_journal_bytes(self.store) - before) / len(taken)}
+
+    def _copy(self, copy: Callable[[], None], copied: LongFile | LongTable) -> Figures:
+        began = time.perf_counter()
+        copy()
+        taken = time.perf_counter() - began
+        return {**latency_figures([taken]), "bytes": copied.forget_copy()}
+
+
+def _journal_bytes(store: Path) -> int:
+    """Count the bytes of a store's journal, without the filling ahead."""
+    return sum(map(used_bytes, (store / JOURNAL_DIRECTORY).iterdir()))
+
+
+# -- resuming
+
+
+def _compare_resuming(sizes: Sizes, ours: AskedProcess, files: Path, tell: Tell) -> list[Run]:
+    runs = []
+    for length in sizes.lengths:
+        session = session_of(length)
+        ours.ask("snapshot", session)
+        file = LongFile(files, length).path
+        subjects: dict[str, Measure] = {
+            _OURS: partial(_ask, ours, "resume", session, sizes.forks),
+            "reading all of it": partial(_ask, ours, "walk", session),
+            "parsing a file": partial(_parse, file, length),
+        }
+        measured = interleaved(sizes.rounds, subjects, partial(_tell_resuming, tell, length))
+        mine = measured.pop(_OURS)
+        params = {"events": length, "events_behind": BEHIND, "cache": "warm"}
+        runs += [
+            run_of("resume p50_ms", {**params, "against": other}, mine, theirs, compared="p50_ms")
+            for other, theirs in measured.items()
+        ]
+    return runs
+
+
+def _tell_resuming(tell: Tell, length: int, line: str) -> None:
+    tell(f"resume {length:,}: {line}")
+
+
+def _ask(ours: AskedProcess, *question: Any) -> Figures:
+    return latency_figures(ours.ask(*question))
+
+
+def _parse(file: Path, events: int) -> Figures:
+    began = time.perf_counter()
+    with file.open("rb") as lines:
+        found = sum(1 for line in lines if orjson.loads(line))
+    taken = time.perf_counter() - began
+    _require(found, events)
+    return latency_figures([taken])
+
+
+def _require(found: int, expected: int) -> None:
+    """Raise RuntimeError if not everything was read."""
+    if found != expected:
+        raise RuntimeError(f"{found:,} events were read and not {expected:,}")
+
+
+# -- in the process that has the store open
+
+
+def _answer(starter: Connection, store: str) -> None:
+    anyio.run(_use, starter, store, backend="trio")
+
+
+async def _use(starter: Connection, store: str) -> None:
+    async with open_runtime(store) as runtime:
+        answers: dict[str, Answer] = {"fork": _fork, "snapshot": _snapshot, "resume": _resume, "walk": _walk}
+        await answer_all(starter, {what: partial(answer, runtime) for what, answer in answers.items()})
+
+
+async def _fork(runtime: Runtime, session: str, at: int, forks: int) -> list[float]:
+    """Fork a session again and again, and give the seconds that each took."""
+    taken = []
+    for _ in range(forks):
+        began = time.perf_counter()
+        fork = await runtime.fork_session(session, at=at)
+        taken.append(time.perf_counter() - began)
+        await fork.aclose()
+    return taken
+
+
+async def _snapshot(runtime: Runtime, session: str) -> None:
+    """Give a session a snapshot, and some events behind it."""
+    async with await runtime.open_session(session) as opened:
+        await opened.snapshot(_STATE)
+        for _ in range(BEHIND):
+            await opened.append(EVENT_TYPE, EVENT_DATA)
+
+
+async def _resume(runtime: Runtime, session: str, times: int) -> list[float]:
+    """Go on from the last snapshot again and again, and give the seconds that each time took."""
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        opened = await runtime.open_session(session)
+        snapshot = await opened.last_snapshot()
+        if snapshot is None:
+            raise RuntimeError(f"{session} has no snapshot")
+        behind = await opened.read(start=snapshot.seq + 1)
+        taken.append(time.perf_counter() - began)
+        _require(len(behind), BEHIND)
+        await opened.aclose()
+    return taken
+
+
+async def _walk(runtime: Runtime, session: str) -> list[float]:
+    """Open a session and read all of it, and give the seconds that it took."""
+    began = time.perf_counter()
+    opened = await runtime.open_session(session)
+    found = 0
+    async for _ in opened.events():
+        found += 1
+    taken = time.perf_counter() - began
+    _require(found, opened.head)
+    await opened.aclose()
+    return [taken]
