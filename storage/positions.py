@@ -20,14 +20,18 @@ from .scanning import Batch, SegmentView, segment_name, segment_numbers
 LOST_WITHOUT_A_TRACE = "neither a batch nor the index says what stood there, so any session may have lost them"
 
 
+PLACES_KEPT = 64
+"""So many followers of one reader, each at a position of its own, find the place of theirs without hopping to it."""
+
+
 class PositionWalk:
-    """Walks page by page, each from one snapshot of the index, and goes on where the page before it ended."""
+    """Walks page by page, each from one snapshot of the index, and goes on where one of the last pages ended."""
 
     def __init__(self, fs: FileSystem, index: Index, runs: RunReader) -> None:
         self._fs = fs
         self._index = index
         self._runs = runs
-        self._cursor: tuple[int, int, int] | None = None
+        self._places: dict[int, tuple[int, int]] = {}
 
     def page(self, after: int, size_max: int) -> PositionPage:
         """Give what has positions above `after`, in order, until it adds up to `size_max` bytes.
@@ -39,16 +43,24 @@ class PositionWalk:
             mark = self._index.mark_before(snapshot, after + 1)
         if indexed is None or after + 1 >= indexed.next_position:
             return PositionPage([], after, [])
-        if self._cursor is not None and self._cursor[0] == after:
-            mark = self._cursor[1:]
+        begin = self._places.get(after, mark or (0, 0))
         filling = _Filling(self._fs, self._index, self._runs, after, size_max)
         try:
-            self._cursor = filling.fill(indexed, mark or (0, 0)) or self._cursor
+            self._keep(filling.fill(indexed, begin))
         except OSError as error:
             if filling.reached == after:
                 what = f"the events from position {after + 1} on can't be read now ({error.strerror})"
                 raise ReadFailed(what) from error
         return PositionPage(filling.events, filling.reached, filling.lost)
+
+    def _keep(self, end: tuple[int, int, int] | None) -> None:
+        """Remember where a page ended: who follows asks for what is behind it, others who follow may still have to."""
+        if end is not None:
+            reached, segment, place = end
+            self._places.pop(reached, None)
+            self._places[reached] = (segment, place)
+            if len(self._places) > PLACES_KEPT:
+                del self._places[next(iter(self._places))]
 
 
 class _Filling:

@@ -11,8 +11,10 @@ import pytest
 
 from turnkeeper.storage.errors import ReadFailed
 from turnkeeper.storage.filesystem import LocalFileSystem
+from turnkeeper.storage.positions import PLACES_KEPT
 from turnkeeper.storage.reading import Reader, open_reader
 from turnkeeper.storage.requests import Append, LostEvents, StoredEvent
+from turnkeeper.storage.scanning import Batch, SegmentView
 
 from ..stores import StoreInTest, create, lines, new_store
 
@@ -177,3 +179,35 @@ def test_a_read_that_fails_passes_nothing_over(
     assert positions == WHOLE
     assert len(refusals) in (1, 2)
     assert all("can't be read now (Input/output error)" in each for each in refusals)
+
+
+def test_several_followers_each_go_on_where_they_were(store: StoreInTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None makes another one hop to its place again: a page of one batch is one header, whoever had the page before."""
+    headers, batch_at = 0, SegmentView.batch_at
+
+    def count(self: SegmentView, offset: int) -> Batch | None:
+        nonlocal headers
+        headers += 1
+        return batch_at(self, offset)
+
+    monkeypatch.setattr(SegmentView, "batch_at", count)
+    places = [0, 0, 0]
+    with reader_of(store) as reader:
+        for turn in [0, 0, 0, *(each for _ in range(3) for each in (1, 2, 0)), 2, 1, 2, 1, 2, 1]:
+            headers = 0
+            page = reader.scan(places[turn], 1)
+            assert headers == 1
+            assert page.events[0].position == places[turn] + 1
+            places[turn] = page.reached
+    assert places == [16, 16, 16]
+
+
+def test_only_so_many_places_are_remembered(store: StoreInTest) -> None:
+    """Whoever follows by great strides, for ever, leaves no more behind."""
+    with reader_of(store) as reader:
+        for _ in range(3):
+            walked(reader, 1)
+        assert len(reader._walk._places) == 6
+        for place in range(1_000, 1_000 + 2 * PLACES_KEPT):
+            reader._walk._keep((place, 1, 0))
+        assert len(reader._walk._places) == PLACES_KEPT
