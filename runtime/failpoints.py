@@ -7,6 +7,9 @@ file to `NAME.PID`, and sends itself the signal whose number stands in it, SIGKI
 each file, at a moment that whoever wrote it has chosen, and it is known which. A second number says at which of its
 passes from now on a process obeys, if that isn't the first.
 
+Such a process may also have smaller limits than any other, so that it comes to places that take long to come to: the
+variable `TURNKEEPER_FAILPOINT_LIMITS` has them, `{"MODULE:NAME": NUMBER}` as JSON, for who asks for it (`set_limits`).
+
 Standard library only: spawner and shims have failpoints, too.
 """
 
@@ -19,6 +22,7 @@ from contextlib import suppress
 from typing import Any
 
 VARIABLE = "TURNKEEPER_FAILPOINTS"
+LIMITS_VARIABLE = "TURNKEEPER_FAILPOINT_LIMITS"
 
 BEFORE, BEHIND = "before", "behind"
 
@@ -43,6 +47,19 @@ def arm(points: Mapping[str, str]) -> None:
         setattr(
             owner, attribute, _wrapped(found, passed if when == BEFORE else None, passed if when == BEHIND else None)
         )
+
+
+def set_limits() -> None:
+    """Give the modules' constants that the environment names the numbers that it has for them, if it has any.
+
+    Raises ImportError, AttributeError for a constant that isn't there, ValueError for what is no JSON.
+    """
+    import json
+
+    for where, number in json.loads(os.environ.get(LIMITS_VARIABLE, "{}")).items():
+        owner, attribute = _find(where)
+        getattr(owner, attribute)  # a new name would limit nothing
+        setattr(owner, attribute, number)
 
 
 def target_of(where: str) -> Any:

@@ -67,7 +67,6 @@ class Journal:
         self._record = opened.record
         self._index = opened.index
         self._active: ActiveSegment = opened.active
-        self._retired: ActiveSegment | None = None
         self._next_batch = opened.next_batch
         self._is_gone = is_gone
         self._clock = clock
@@ -288,14 +287,11 @@ class Journal:
         """
         if self._failed:
             return
-        if self._retired is not None:
-            self._cut(self._retired)
-            self._retired = None
         active = self._active
         try:
             if active.end >= SEGMENT_BYTES:
                 self._active = create_segment(self._fs, self._store, active.number + 1, self._next_batch)
-                self._retired = active
+                self._cut(active)
             elif active.filled - active.end < FILLING_AHEAD_BYTES:
                 self._fill(FILLING_STEP_BYTES)
         except OSError as error:
@@ -309,7 +305,11 @@ class Journal:
             return self._index.is_blob_named(snapshot, digest)
 
     def _cut(self, retired: ActiveSegment) -> None:
-        """Cut a sealed segment's filling off; it lies behind a successor, so nobody waits for it."""
+        """Cut a sealed segment's filling off.
+
+        Nothing may be stored in its successor before: whoever opens the journal behind a crash looks for filling to be
+        cut where the index ends, and in no file before that.
+        """
         self._fs.truncate(retired.handle, retired.end)
         self._fs.sync(retired.handle)
         self._fs.close(retired.handle)
@@ -356,8 +356,6 @@ class Journal:
 
         After a failure it only lets go, and the next opening settles the rest.
         """
-        if self._retired is not None and not self._failed:
-            self._cut(self._retired)
         indexed = self._index.indexed
         if not self._failed:
             if not self._syncs:

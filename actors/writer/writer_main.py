@@ -54,6 +54,7 @@ def main() -> None:
         from turnkeeper.actors.failpoints import WRITER
 
         failpoints.arm(WRITER)
+        failpoints.set_limits()
     backend = _open_backend(boot)
     if backend is not None:
         from turnkeeper.actors.writer.writer import serve

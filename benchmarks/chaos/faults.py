@@ -23,6 +23,9 @@ Lift = Callable[[], None]
 ATTACH_SECONDS = 2.0
 """How long strace may take to hold its process."""
 
+HELD_SECONDS = 120
+"""So long a sync is held, which is longer than anybody looks."""
+
 SHORT_BYTES = 200_000
 """So much farther than it reaches a file may grow under the limit."""
 
@@ -63,15 +66,25 @@ def failing_sync(pid: int, number: int) -> Lift:
     return _inject(pid, f"inject=fdatasync:error=EIO:when={1 + number % 20}")
 
 
-def full_disk(pid: int, number: int, journal: Path) -> Lift:
-    """Let each of the next writes of a process fail with ENOSPC: all, or those into the journal alone."""
-    within = [word for path in sorted(journal.glob("*.jsonl")) for word in ("-P", str(path))]
+def event_files(store: Path) -> list[Path]:
+    """Give the files that events are written into: a journal's, or SQLite's database and its log."""
+    return sorted([*store.glob("journal/*.jsonl"), *store.glob("store.sqlite*")])
+
+
+def full_disk(pid: int, number: int, files: Sequence[Path]) -> Lift:
+    """Let each of the next writes of a process fail with ENOSPC: all, or those into these files alone."""
+    within = [word for path in files for word in ("-P", str(path))]
     return _inject(pid, f"inject=pwrite64:error=ENOSPC:when={1 + number % 20}+", *(within if number % 2 else ()))
 
 
 def slow_disk(pid: int, number: int) -> Lift:
     """Let each sync of a process take long."""
     return _inject(pid, f"inject=fdatasync:delay_enter={(20 + number % 300) * 1000}")
+
+
+def held_syncs(pid: int) -> Lift:
+    """Let a process go no further than to its next sync, as if that took for ever; it may be killed there."""
+    return _inject(pid, f"inject=fdatasync:delay_enter={HELD_SECONDS * 1_000_000}")
 
 
 def _inject(pid: int, fault: str, *within: str) -> Lift:
@@ -101,14 +114,18 @@ def _is_traced(pid: int) -> bool:
         return False
 
 
-def short_writes(pid: int, journal: Path) -> Lift:
-    """Limit the length of the files that a process writes: the write that reaches it is short, the next ones fail."""
-    sizes = [path.stat().st_size for path in journal.glob("*.jsonl")]
+def short_writes(pid: int, number: int, files: Sequence[Path]) -> Lift:
+    """Limit the length of the files that a process writes: the write that reaches it is short, the next ones fail.
+
+    The limit lies behind the longest of these files; or where a new segment, which has filling in it, can't be made.
+    """
+    sizes = [path.stat().st_size for path in files]
     if not sizes:
-        raise Missed("there is no journal yet")
+        raise Missed("nothing is written yet")
+    size = SHORT_BYTES if number % 2 else max(sizes) + SHORT_BYTES
     try:
         _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-        before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (max(sizes) + SHORT_BYTES, hard))
+        before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
     except ProcessLookupError:
         raise Missed(f"process {pid} has just ended") from None
 

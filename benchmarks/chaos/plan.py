@@ -1,6 +1,6 @@
-"""What is going to happen in a round of chaos: who works how, and what is done to whom when. All of it from one seed.
+"""What is going to happen in a round of chaos: who works how, and what is done to whom when.
 
-The same seed gives the same plan, on any machine. What somebody doesn't want, or a machine can't do, is taken out of it
+All of it follows from one seed (drawing.py). What somebody doesn't want, or a machine can't do, is taken out of a plan
 afterwards (`narrowed`), so that all the rest stays as it was; and a plan is read back from its plain values as it was
 written (`as_map`, `from_map`), so that a shortened one can be kept and played again.
 
@@ -17,10 +17,9 @@ import dataclasses
 import typing
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from random import Random
 from typing import Any, Literal, get_args
 
-from turnkeeper.actors.failpoints import POINTS
+from turnkeeper.storage.store import BackendName
 
 Role = Literal["host", "node", "writer", "spawner", "shim", "worker"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -50,19 +49,30 @@ HABITS: tuple[Habit, ...] = get_args(Habit)
 
 Ending = Literal["in order", "killed", "power cut"]
 Index = Literal["kept", "index-deleted", "index-damaged"]
-Cut = Literal["at any moment", "behind a write", "behind a successor's answers"]
+Cut = Literal["at any moment", "behind a write", "behind a successor's answers", "behind a roll"]
 """When the power is cut: behind a write that isn't synced yet; when a writer died there, and its successor has answered
-what was sent again.
+what was sent again; when a new segment has its name, and its directory isn't synced yet.
 """
 
 NOT_WANTED = "not wanted"
 """Why something is left out of a plan that the machine could do."""
 
-LIFE_MS = (2500, 4500)
-"""How long a life is, beside its start and its end."""
 
-LATEST_SHARE = 0.85
-"""No strike comes later in a life than this share of it: what follows it is to be seen."""
+@dataclass(frozen=True, slots=True)
+class StorePlan:
+    """What keeps the round's store.
+
+    `part_bytes` is how long a segment becomes, or how much SQLite's log holds before it is moved into the database;
+    None: as it is everywhere else, which is more than a round writes.
+    """
+
+    backend: BackendName = "journal"
+    part_bytes: int | None = None
+
+    @property
+    def url(self) -> str:
+        """Give what stands before the path of such a store."""
+        return "" if self.backend == "journal" else f"{self.backend}:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +177,7 @@ class RoundPlan:
     hosts: tuple[HostPlan, ...]
     lives: tuple[Life, ...]
     copies: tuple[Copying, ...]
+    store: StorePlan = StorePlan()
     left_out: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -194,14 +205,6 @@ class RoundPlan:
         return plan
 
 
-def make_plan(seed: int) -> RoundPlan:
-    """Plan the round of this seed, with everything that there is."""
-    load, chance = Random(f"{seed} load"), Random(f"{seed} strikes")
-    lives = tuple(_draw_life(chance) for _ in range(load.choice((1, 2, 2))))
-    copies = [Copying(kind, chance.randrange(1 << 30)) for kind in ("tail", "flip", "flip") if chance.random() < 0.4]
-    return RoundPlan(seed, tuple(_draw_hosts(load)), lives, tuple(copies))
-
-
 def narrowed(
     plan: RoundPlan, *, kills: Collection[str], faults: Collection[str], impossible: Mapping[str, str]
 ) -> RoundPlan:
@@ -210,10 +213,13 @@ def narrowed(
     Whatever else the plan has stays as it is. A life whose end would be a power cut ends by kills instead, and in order
     where nobody may be killed.
     """
-    out: dict[str, str] = dict(impossible)
-    for name in (*ROLES, *FAULTS):
-        if name not in (*kills, *faults):
-            out[name] = NOT_WANTED
+    wanted = {*kills, *faults}
+    not_wanted: dict[str, str] = {name: NOT_WANTED for name in (*ROLES, *FAULTS) if name not in wanted}
+    return without(plan, {**dict(plan.left_out), **impossible, **not_wanted})
+
+
+def without(plan: RoundPlan, out: Mapping[str, str]) -> RoundPlan:
+    """Take out of a plan the kinds of kills and faults that are named, each with why, and say so in it."""
     lives = tuple(_narrowed_life(life, out) for life in plan.lives)
     copies = tuple(each for each in plan.copies if each.kind not in out)
     said = tuple((name, out[name]) for name in (*ROLES, *FAULTS) if name in out)
@@ -238,88 +244,6 @@ def _narrowed_life(life: Life, out: Collection[str]) -> Life:
         ending=ending,
         index="kept" if life.index in out else life.index,
     )
-
-
-# -- load
-
-
-def _draw_hosts(load: Random) -> list[HostPlan]:
-    loops: list[Loop] = ["trio", "asyncio"]
-    load.shuffle(loops)
-    hosts = []
-    for number in range(load.choice((1, 2, 2, 3))):
-        agents = tuple(_draw_agent(load, f"agent-{number}-{each}") for each in range(load.choice((1, 2, 3, 4))))
-        followers = tuple(
-            FollowerPlan(f"follower-{number}-{each}", load.choice((0, 0, 2, 20)))
-            for each in range(load.choice((0, 1, 1)))
-        )
-        hosts.append(HostPlan(f"host-{number}", loops[number % 2], agents, followers))
-    return hosts
-
-
-def _draw_agent(load: Random, name: str) -> AgentPlan:
-    habits = tuple(habit for habit in HABITS if load.random() < 0.55)
-    seed, pace_ms = load.randrange(1 << 30), load.choice((1, 5, 20, 60))
-    return AgentPlan(name, seed, pace_ms, habits, in_worker=load.random() < 0.3)
-
-
-# -- strikes
-
-
-def _draw_life(chance: Random) -> Life:
-    length = chance.randint(*LIFE_MS)
-
-    def moment() -> int:
-        return chance.randrange(round(length * LATEST_SHARE))
-
-    kills = [_draw_kill(chance, moment()) for _ in range(chance.choice((1, 2, 3, 4)))]
-    disturbances = [_draw_disturbance(chance, moment()) for _ in range(chance.choice((0, 1, 1, 2)))]
-    endings: tuple[Ending, ...] = ("in order", "killed", "power cut")
-    (ending,) = chance.choices(endings, (5, 2, 3))
-    cut = chance.choice(get_args(Cut))
-    (index,) = chance.choices(get_args(Index), (6, 2, 2))
-    return Life(
-        length,
-        tuple(sorted(kills, key=lambda kill: kill.at_ms)),
-        tuple(sorted(disturbances, key=lambda each: each.at_ms)),
-        ending,
-        cut,
-        index,
-    )
-
-
-def _draw_kill(chance: Random, at_ms: int) -> Kill:
-    draw = chance.randrange(1 << 30)
-    how = chance.random()
-    if how < 0.35:
-        role: Role = chance.choice(tuple(POINTS))  # type: ignore[arg-type]
-        return Kill(at_ms, (role,), chance.choice(POINTS[role]), draw)
-    if how < 0.75:
-        return Kill(at_ms, (chance.choice(ROLES),), None, draw)
-    if how < 0.9:
-        return Kill(at_ms, tuple(role for role in ROLES if chance.random() < 0.5) or ("node", "writer"), None, draw)
-    return Kill(at_ms, ROLES, None, draw)
-
-
-_STOPPED = ("writer", "writer", "node", "host", "host")
-_STOP_POINTS: Mapping[str, tuple[str, ...]] = {
-    "writer": ("writer-took-requests", "writer-writes", "writer-wrote", "writer-synced", "writer-indexes"),
-    "node": POINTS["node"],
-}
-"""Where a stop hurts: in the middle of a commit, which is gone on with when somebody else has taken over."""
-
-_TIMED: tuple[Fault, ...] = ("stop", "eio", "enospc", "slow", "short", "socket", "clock")
-_WEIGHTS = (8, 3, 3, 3, 2, 3, 2)
-
-
-def _draw_disturbance(chance: Random, at_ms: int) -> Disturbance:
-    (kind,) = chance.choices(_TIMED, _WEIGHTS)
-    stopped, socket = chance.choice(_STOPPED), chance.choice(("node.sock", "writer.sock"))
-    target = {"stop": stopped, "socket": socket}.get(kind, "writer")
-    for_ms, number, takeover = chance.randint(200, 1500), chance.randrange(1 << 30), chance.random() < 0.7
-    points = _STOP_POINTS.get(target, ()) if kind == "stop" and chance.random() < 0.75 else ()
-    point = chance.choice(points) if points else None
-    return Disturbance(at_ms, kind, target, for_ms, number, point, takeover)
 
 
 # -- plain values

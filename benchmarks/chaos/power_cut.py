@@ -9,14 +9,15 @@ Hosts and workers are stopped, too: who lives a moment longer than the machine w
 from __future__ import annotations
 
 import signal
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from ..replay.killing import kill_left_behind
+from . import abilities
 from .failpoint import Failpoint
-from .faults import stop
+from .faults import Missed, held_syncs, stop
 from .plan import Cut, Role
 from .stage import Stage
-from .store_processes import is_alive, state_of
+from .store_processes import Process, is_alive, state_of
 from .strikes import Strikes
 
 STOP_SECONDS = 5.0
@@ -25,6 +26,11 @@ STOP_SECONDS = 5.0
 PASS_SECONDS = 2.0
 """How long it is waited for somebody to pass a failpoint; where nobody does, the cut comes at any moment."""
 
+HELD_LOOKS, LOOK_SECONDS = 8, 0.01
+"""Who is seen so often, at this distance, to be stopped by its tracer is held before a sync."""
+
+_BEFORE_A_SYNC = "before a sync"
+
 _NOTING: tuple[Role, ...] = ("writer", "host", "worker")
 _USERS: tuple[Role, ...] = ("host", "worker", "node", "writer", "spawner", "shim")
 
@@ -32,20 +38,68 @@ _USERS: tuple[Role, ...] = ("host", "worker", "node", "writer", "spawner", "shim
 def cut_power(stage: Stage, strikes: Strikes, when: Cut) -> None:
     """Cut the power, and let all die who used the store. The disk is as the cut leaves it."""
     assert stage.disk is not None
-    with ExitStack() as lifted:
+    with ExitStack() as lifted, ExitStack() as traced:
         if when == "behind a successor's answers":
-            _pass(stage, lifted, "writer-syncs", signal.SIGKILL)
+            _catch_before_sync(stage, lifted, traced, signal.SIGKILL)
             _pass(stage, lifted, "writer-took-requests", signal.SIGSTOP, passes=2)
         elif when == "behind a write":
-            _pass(stage, lifted, "writer-syncs", signal.SIGSTOP)
+            _catch_before_sync(stage, lifted, traced, signal.SIGSTOP)
+        elif when == "behind a roll":
+            _pass(stage, lifted, "writer-named-segment", signal.SIGSTOP)
         found = stage.find()
         noting = [pid for role in _NOTING for pid in found[role]]
         lifted.callback(stop(noting))
-        stage.wait(STOP_SECONDS, lambda: all(state_of(pid) == "T" or not is_alive(pid) for pid in noting))
+        stage.wait(STOP_SECONDS, lambda: all(_is_still(pid) for pid in noting))
         stage.notebook.strike("power", "disk", when=when)
         stage.disk.cut()
+        traced.close()
         strikes.kill_all(_USERS)
         kill_left_behind(stage.mark, STOP_SECONDS)  # also whom somebody has started while he was killed
+
+
+def _is_still(pid: int) -> bool:
+    """Say whether a process does nothing any more: it is stopped, by whomever, or dead."""
+    return state_of(pid) in ("T", "t") or not is_alive(pid)
+
+
+def _catch_before_sync(stage: Stage, lifted: ExitStack, traced: ExitStack, number: signal.Signals) -> None:
+    """Have the writer get a signal when it has written something, and before that is synced."""
+    if stage.plan.store.backend == "journal":
+        _pass(stage, lifted, "writer-syncs", number)
+    elif "slow" not in abilities.impossible():
+        _hold_before_sync(stage, traced, number)
+
+
+def _hold_before_sync(stage: Stage, traced: ExitStack, number: signal.Signals) -> None:
+    """Do that to a writer that writes and syncs in one call, as SQLite does: who traces it holds it in between.
+
+    It can't die, nor stop, before its tracer lets go of it, which happens when `traced` is closed.
+    """
+    stage.notebook.strike("arm", "writer", point=_BEFORE_A_SYNC, signal=number.name)
+    known: list[int] = []
+    if not stage.wait(PASS_SECONDS, lambda: any(_is_held(stage, traced, known, pid) for pid in stage.find()["writer"])):
+        return
+    if number == signal.SIGKILL:
+        stage.notebook.strike("kill", "writer", known[-1:], point=_BEFORE_A_SYNC)
+        with suppress(ProcessLookupError):
+            writer = Process(known[-1])
+            writer.kill()
+            writer.close()
+        traced.close()
+
+
+def _is_held(stage: Stage, traced: ExitStack, known: list[int], pid: int) -> bool:
+    """Begin to hold a writer, and add it to those that are known; or say whether one of these stays before a sync."""
+    if pid not in known:
+        with suppress(Missed):
+            traced.callback(held_syncs(pid))
+            known.append(pid)
+        return False
+    for _ in range(HELD_LOOKS):
+        if state_of(pid) != "t":
+            return False
+        stage.interrupts.pause(LOOK_SECONDS)
+    return True
 
 
 def _pass(stage: Stage, lifted: ExitStack, point: str, number: signal.Signals, passes: int = 1) -> None:

@@ -23,8 +23,9 @@ from turnkeeper import TurnkeeperError
 
 from ..measuring import Tell, be_quiet
 from . import abilities
+from .drawing import make_plan
 from .interrupts import Interrupts
-from .plan import FAULTS, NOT_WANTED, ROLES, RoundPlan, make_plan, narrowed
+from .plan import FAULTS, ROLES, RoundPlan, narrowed
 from .report import Report, RoundReport
 from .round import play
 from .shrink import shrunk
@@ -99,10 +100,10 @@ def run_chaos(options: ChaosOptions, show: Show | None = None) -> Report:
     with Interrupts() as interrupts, _parent(options.place) as parent:
         player = _Player(parent, interrupts)
         cannot = abilities.impossible()
+        report.left_out = {name: why for name, why in cannot.items() if name in (*options.kills, *options.faults)}
         while not report.rounds or time.monotonic() - began < (options.seconds or 0.0):
             planned = options.plan or make_plan(report.seed + report.rounds)
             plan = narrowed(planned, kills=options.kills, faults=options.faults, impossible=cannot)
-            report.left_out = {name: why for name, why in plan.left_out if why != NOT_WANTED}
             played = player.play(plan, partial(tell, report, plan.seed))
             report.take(played)
             tell(report, plan.seed, "judged")

@@ -12,6 +12,9 @@ PAGES_BYTES = 8192
 FLIPS_MAX = 5
 TAIL_BYTES_MAX = 3000
 
+SEALED_SHARE = 0.5
+"""So often it is a sealed segment whose end is cut off, where there is one: nothing is lost there unnoticed."""
+
 
 def delete_index(store: Path, random: Random) -> str:
     """Delete the index, with the record that names it or without; say what was done."""
@@ -58,8 +61,10 @@ def flip_bytes(store: Path, random: Random) -> str:
 
 
 def cut_tail(store: Path, random: Random) -> str:
-    """Cut off the journal's end, in the middle of something; say how much."""
-    path = max((store / "journal").glob("*.jsonl"))
+    """Cut off the journal's end, in the middle of something, or that of a file before the last; say how much."""
+    *sealed, path = sorted((store / "journal").glob("*.jsonl"))
+    if sealed and random.random() < SEALED_SHARE:
+        path = random.choice(sealed)
     content = path.read_bytes().rstrip(b"\n") + b"\n"
     cut = random.randint(1, min(TAIL_BYTES_MAX, len(content) - 1))
     path.write_bytes(content[:-cut])

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from turnkeeper.actors.failpoints import limits_of
+from turnkeeper.runtime.failpoints import LIMITS_VARIABLE as LIMITS
 from turnkeeper.runtime.failpoints import VARIABLE as FAILPOINTS
 
 from ..replay.killing import kill_left_behind
@@ -65,6 +67,8 @@ class Stage:
         self.undo = ExitStack()
         offset = str(time.time() - time.monotonic())
         self._environment = {MARK: str(place), FAILPOINTS: str(self.points), OFFSET: offset}
+        if plan.store.part_bytes is not None:
+            self._environment[LIMITS] = json.dumps(limits_of(plan.store.part_bytes))
         self._runs = 0
 
     def __enter__(self) -> Stage:
@@ -104,6 +108,11 @@ class Stage:
         os.mkfifo(hold, 0o600)
         return os.open(hold, os.O_RDWR | os.O_CLOEXEC)
 
+    @property
+    def url(self) -> str:
+        """Give the store as its hosts open it: what keeps it, and its path."""
+        return f"{self.plan.store.url}{self.store}"
+
     def begin_timeline(self) -> Timeline:
         """Begin a timeline that counts from now."""
         self.timeline = Timeline(self.interrupts)
@@ -116,7 +125,7 @@ class Stage:
         self._runs += 1
         start = HostStart(
             name=f"{plan.name}.{self._runs}",
-            store=str(self.store),
+            store=self.url,
             notes=str(self.notes),
             bench=str(self.bench),
             plan=plan.as_map(),

@@ -124,16 +124,16 @@ class Strikes:
         if kind == "stop":
             self._plan_takeover(fault, pids[0])
             return faults.stop(pids)
-        journal = stage.store / "journal"
+        files = faults.event_files(stage.store)
         match kind:
             case "eio":
                 return faults.failing_sync(pids[0], number)
             case "enospc":
-                return faults.full_disk(pids[0], number, journal)
+                return faults.full_disk(pids[0], number, files)
             case "slow":
                 return faults.slow_disk(pids[0], number)
             case _:
-                return faults.short_writes(pids[0], journal)
+                return faults.short_writes(pids[0], number, files)
 
     def _one_of(self, role: str, number: int) -> list[int]:
         """Choose one who has a role. Raises Missed."""

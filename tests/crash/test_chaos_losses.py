@@ -213,6 +213,27 @@ def test_whole_batches_that_nobody_has_seen_may_go_without_a_word(store: StoreIn
     assert not expected_loss(store.path, copy).may_be_silent
 
 
+def test_the_end_of_a_sealed_file_is_missed_whatever_comes_behind_it(store: StoreInTest) -> None:
+    """Also where that is a new file without a batch, and where no witness has seen the last one: its header tells."""
+    journal, head = store.open(), len(store.events()["a"])
+    journal.commit([Append("a", 1, head, event("a", head, "long " * SEGMENT_BYTES))])
+    journal.between_commits()
+    store.close()
+    *_, sealed, last = read_segments(store.path)
+    assert (bool(sealed.batches), last.batches) == (True, [])
+    copy = store.path.with_name("copy")
+    shutil.copytree(store.path, copy)
+    (copy / "index.json").unlink()
+    os.truncate(copy / "journal" / sealed.file, sealed.batches[-1].offset)
+    loss, reading, stored = expected_loss(store.path, copy), ask(copy), read_journal(store.path)
+    assert (list(loss.harmed["a"]), loss.may_be_silent) == ([head], False)
+    assert not list(copy_is_same_or_reported(stored, loss, reading))
+    silent = replace(reading, verification={"damaged": [], "torn_tail": None}, missing={})
+    assert list(copy_is_same_or_reported(stored, loss, silent))
+    (copy / "journal" / last.file).unlink()
+    assert expected_loss(store.path, copy).may_be_silent
+
+
 def test_a_session_whose_way_back_was_harmed_may_be_a_deleted_one(store: StoreInTest) -> None:
     """A batch without an event says that it is no longer deleted; what names no event can't be missed by its number."""
     journal = store.open()

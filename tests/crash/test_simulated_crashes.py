@@ -115,7 +115,7 @@ class Machine:
             journal.between_commits()
 
     def seal(self) -> None:
-        """Cut what was retired."""
+        """Do what is due between two commits."""
         self.opened().between_commits()
 
     def take(self) -> None:

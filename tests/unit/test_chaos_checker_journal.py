@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks.chaos.checker.database import DATABASE, read_database
 from turnkeeper.benchmarks.chaos.checker.evidence import make_evidence, read_stored
 from turnkeeper.benchmarks.chaos.checker.journal import read_journal
-from turnkeeper.benchmarks.chaos.checker.judging import judge
-from turnkeeper.benchmarks.chaos.checker.numbering import epochs_only_grow, frame_is_whole
+from turnkeeper.benchmarks.chaos.checker.numbering import frame_is_whole
 from turnkeeper.benchmarks.oracle import digest
 from turnkeeper.storage import journal as journal_module
 from turnkeeper.storage.requests import Append, Grant
@@ -67,8 +63,17 @@ def test_any_byte_that_is_another_is_a_fault(store: StoreInTest) -> None:
         assert read_journal(store.path).faults, place
     store.segment(1).write_bytes(content + b"\n\n\0x\n")
     assert read_journal(store.path).faults
-    store.segment(1).write_bytes(content + b"\n\0\n")
+    store.segment(1).write_bytes(content)
+    store.segment(2).write_bytes(store.content(2) + b"\n\0\n")
     assert not read_journal(store.path).faults
+
+
+def test_filling_that_was_left_in_a_sealed_file_is_a_fault(store: StoreInTest) -> None:
+    """Whoever rolls, or finds that somebody died behind a roll, cuts it off."""
+    store.segment(1).write_bytes(store.content(1) + b"\n")
+    (fault,) = read_journal(store.path).faults
+    assert (fault.file, fault.offset) == ("00000001.jsonl", len(store.content(1)))
+    assert len(list(frame_is_whole(make_evidence(read_journal(store.path), [])))) == 1
 
 
 def batches(content: bytes) -> list[bytes]:
@@ -106,27 +111,3 @@ def test_a_missing_or_a_foreign_file_is_a_fault(store: StoreInTest) -> None:
     description = json.loads((store.path / "store.json").read_bytes())
     (store.path / "store.json").write_text(json.dumps({**description, "store": "another"}))
     assert {fault.says for fault in read_journal(store.path).faults} == {"it belongs to another store"}
-
-
-def test_a_store_that_sqlite_keeps_is_read_by_its_tables(tmp_path: Path) -> None:
-    """Events and heads are judged as a journal's, without the runs that aren't kept there; a changed row is found."""
-    path = tmp_path / DATABASE
-    with closing(sqlite3.connect(path)) as database:
-        database.executescript(
-            "CREATE TABLE events (position INTEGER PRIMARY KEY, stream, seq, epoch, line);"
-            "CREATE TABLE streams (id PRIMARY KEY, head, summary)"
-        )
-        for position, (seq, epoch) in enumerate([(0, 1), (1, 1), (2, 2)], 1):
-            line = json.dumps({"stream": "a", "seq": seq, "time": 1, "type": "turn/end", "data": {"n": seq}}).encode()
-            database.execute("INSERT INTO events VALUES (?, 'a', ?, ?, ?)", (position, seq, epoch, line))
-        database.execute("INSERT INTO streams VALUES ('a', 3, '{}')")
-        database.commit()
-        stored = read_stored(tmp_path)
-        assert [(each.position, each.seq, each.epoch) for each in stored.events] == [(1, 0, 1), (2, 1, 1), (3, 2, 2)]
-        assert judge(make_evidence(stored, [])).is_clean
-        database.execute("UPDATE events SET epoch = 3 WHERE seq = 1")
-        database.commit()
-        assert [each.seq for each in epochs_only_grow(make_evidence(read_database(tmp_path), []))] == [2]
-        database.execute("UPDATE events SET seq = 5 WHERE seq = 1")
-        database.commit()
-        assert judge(make_evidence(read_database(tmp_path), [])).counts == {"frame": 1, "numbers": 1}

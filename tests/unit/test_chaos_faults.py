@@ -98,7 +98,7 @@ def test_the_disk_is_full_until_the_fault_is_over(tmp_path: Path, number: int) -
     skip_without_strace()
     (tmp_path / "journal").mkdir()
     with writing(tmp_path / "journal" / "1.jsonl") as writer, writing(tmp_path / "index") as other:
-        lifts = [faults.full_disk(each.pid, number, tmp_path / "journal") for each in (writer, other)]
+        lifts = [faults.full_disk(each.pid, number, faults.event_files(tmp_path)) for each in (writer, other)]
         assert [writer.write(1) for _ in range(3)][-1] == "No space left on device"
         said = [other.write(1) for _ in range(3)][-1]
         assert said == ("1" if number % 2 else "No space left on device")
@@ -117,19 +117,58 @@ def test_nobody_can_hold_who_has_ended(tmp_path: Path) -> None:
             faults.failing_sync(writer.pid, 1)
         (tmp_path / "1.jsonl").write_text("")
         with pytest.raises(faults.Missed):
-            faults.short_writes(writer.pid, tmp_path)
+            faults.short_writes(writer.pid, 0, [tmp_path / "1.jsonl"])
 
 
 def test_a_write_that_reaches_the_limit_is_short(tmp_path: Path) -> None:
     """The ones behind it fail; and then the limit is what it was."""
     with writing(tmp_path / "1.jsonl") as writer:
         before = resource.prlimit(writer.pid, resource.RLIMIT_FSIZE)
-        lift = faults.short_writes(writer.pid, tmp_path)
+        lift = faults.short_writes(writer.pid, 0, [writer.path])
         assert writer.write(faults.SHORT_BYTES - 1) == str(faults.SHORT_BYTES - 1)
         assert [writer.write(100), writer.write(100)] == ["1", "File too large"]
         lift()
         assert resource.prlimit(writer.pid, resource.RLIMIT_FSIZE) == before
         assert writer.write(100) == "100"
+
+
+def test_the_limit_may_lie_where_no_new_segment_can_be_made(tmp_path: Path) -> None:
+    """Before the end of the longest file, which is as long as its filling; without any file there is no limit."""
+    with writing(tmp_path / "1.jsonl") as writer:
+        os.truncate(writer.path, 3 * faults.SHORT_BYTES)
+        lift = faults.short_writes(writer.pid, 1, [writer.path])
+        assert writer.write(1) == "File too large"
+        lift()
+        assert writer.write(1) == "1"
+        with pytest.raises(faults.Missed):
+            faults.short_writes(writer.pid, 1, [])
+
+
+def test_events_are_in_a_journals_files_or_in_a_database_and_its_log(tmp_path: Path) -> None:
+    """And in no other file of a store."""
+    (tmp_path / "journal").mkdir()
+    names = ["journal/00000001.jsonl", "journal/00000002.jsonl", "store.sqlite", "store.sqlite-wal"]
+    for name in (*names, "store.json", "journal/00000003.tmp", "index.json"):
+        (tmp_path / name).touch()
+    assert faults.event_files(tmp_path) == [tmp_path / name for name in names]
+
+
+def test_a_process_is_held_before_a_sync_and_may_die_there(tmp_path: Path) -> None:
+    """What it wrote is there, and nothing that comes behind the sync."""
+    skip_without_strace()
+    with writing(tmp_path / "one") as one, writing(tmp_path / "other") as other:
+        for writer in (one, other):
+            lift = faults.held_syncs(writer.pid)
+            assert writer.process.stdin is not None
+            writer.process.stdin.write("7\n")
+            writer.process.stdin.flush()
+            eventually(lambda writer=writer: writer.path.stat().st_size == 17 and state_of(writer.pid) == "t")  # type: ignore[misc]
+            if writer is one:
+                writer.process.kill()
+            lift()
+        assert other.process.stdout is not None
+        assert other.process.stdout.readline() == "7\n"
+        assert one.process.communicate(timeout=SECONDS_MAX)[0] == ""
 
 
 def test_a_clock_is_set_back_and_right_again(tmp_path: Path) -> None:
@@ -211,6 +250,21 @@ def test_a_copy_is_spoiled_as_it_is_said(tmp_path: Path, draw: int) -> None:
     assert 0 < len(different) <= spoiling.FLIPS_MAX
     assert spoiled[len(content) :] == b"\n" * 5000
     assert all((content[place] ^ spoiled[place]).bit_count() == 1 for place in different)
+
+
+def test_the_end_that_is_cut_off_may_be_that_of_a_sealed_file(tmp_path: Path) -> None:
+    """Of several files either the last one or one before it is shorter."""
+    (tmp_path / "journal").mkdir()
+    paths = [tmp_path / "journal" / f"{number:08d}.jsonl" for number in (1, 2, 3)]
+    cut = set()
+    for draw in range(40):
+        for path in paths:
+            path.write_bytes(b"a line\n" * 10)
+        said = spoiling.cut_tail(tmp_path, Random(draw))
+        (shorter,) = (path for path in paths if path.stat().st_size < 70)
+        assert said == f"{70 - shorter.stat().st_size} bytes of {shorter.name}"
+        cut.add(shorter)
+    assert cut == set(paths)
 
 
 def test_an_index_is_damaged_in_place(tmp_path: Path) -> None:

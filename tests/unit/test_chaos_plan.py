@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from itertools import product
 from typing import Any, get_args
 
 import pytest
 
+from turnkeeper.actors.failpoints import OF_ANY_WRITER, OF_ROLLING, OF_SQLITE, POINTS
+from turnkeeper.benchmarks.chaos.drawing import JOURNAL_FAULTS, NO_JOURNAL, PARTS_BYTES, make_plan
 from turnkeeper.benchmarks.chaos.plan import (
     FAULTS,
     HABITS,
     ROLES,
     Cut,
     RoundPlan,
+    StorePlan,
     agent_from_map,
     host_from_map,
-    make_plan,
     narrowed,
 )
 
@@ -63,6 +66,8 @@ def test_a_plan_comes_back_from_json_as_it_was() -> None:
         (("lives", 0, "ending"), None),
         (("lives", 0, "weather"), "fine"),
         (("seed",), "seven"),
+        (("store", "backend"), "clay tablets"),
+        (("store", "part_bytes"), "few"),
     ],
 )
 def test_what_is_no_plan_is_refused(path: tuple[str | int, ...], value: object) -> None:
@@ -97,6 +102,48 @@ def test_everything_occurs() -> None:
     assert None in points
 
 
+def points_of(plan: RoundPlan) -> set[str]:
+    """Name the failpoints that the writer of a plan is struck at."""
+    kills = {each.point for life in plan.lives for each in life.kills}
+    stops = {each.point for life in plan.lives for each in life.disturbances}
+    return {point for point in kills | stops if point is not None} & set(POINTS["writer"])
+
+
+def test_stores_are_journals_of_few_or_many_segments_and_databases() -> None:
+    """Each as often as it is worth; and a plan from before there was a choice is one of a journal."""
+    stores = Counter(make_plan(seed).store for seed in SEEDS)
+    assert {store.backend for store in stores} == {"journal", "sqlite"}
+    assert {store.part_bytes for store in stores} == {None, *PARTS_BYTES}
+    assert all(count > 5 for count in stores.values())
+    values = make_plan(1).as_map()
+    del values["store"]
+    assert RoundPlan.from_map(values).store == StorePlan("journal", None)
+
+
+def test_a_writer_is_struck_where_its_store_lets_it_come() -> None:
+    """Only a journal of small segments is rolled, and only a database has transactions; the power is cut likewise."""
+    passed: dict[str, set[str]] = {"rolling": set(), "journal": set(), "sqlite": set()}
+    for seed in range(2000):
+        plan = make_plan(seed)
+        rolls = plan.store.backend == "journal" and plan.store.part_bytes is not None
+        passed["rolling" if rolls else plan.store.backend] |= points_of(plan)
+        assert rolls or all(life.cut != "behind a roll" for life in plan.lives)
+    assert passed["sqlite"] == {*OF_ANY_WRITER, *OF_SQLITE}
+    assert passed["journal"] == set(POINTS["writer"]) - {*OF_SQLITE, *OF_ROLLING}
+    assert passed["rolling"] == set(POINTS["writer"]) - {*OF_SQLITE}
+
+
+def test_what_only_a_journal_can_suffer_is_left_out_of_a_database() -> None:
+    """The plan says so, whatever else is left out of it."""
+    for plan in filter(lambda plan: plan.store.backend == "sqlite", map(make_plan, SEEDS)):
+        assert kinds_in(plan).isdisjoint(JOURNAL_FAULTS)
+        assert dict(plan.left_out) == dict.fromkeys(JOURNAL_FAULTS, NO_JOURNAL)
+        less = narrowed(plan, kills=ROLES, faults=("flip", "stop", "clock"), impossible={"clock": "no library"})
+        said = dict(less.left_out)
+        assert (said["flip"], said["tail"], said["clock"]) == (NO_JOURNAL, "not wanted", "no library")
+        assert less.store == plan.store
+
+
 def test_strikes_come_in_order_and_in_their_life() -> None:
     """A moment lies within its life, and the list is sorted by it."""
     for seed in SEEDS:
@@ -115,8 +162,8 @@ def test_leaving_something_out_changes_nothing_else(unwanted: str) -> None:
         faults = tuple(fault for fault in FAULTS if fault != unwanted)
         less = narrowed(plan, kills=kills, faults=faults, impossible={})
         assert unwanted not in kinds_in(less)
-        assert less.left_out == ((unwanted, "not wanted"),)
-        assert (less.seed, less.hosts) == (plan.seed, plan.hosts)
+        assert dict(less.left_out) == {**dict(plan.left_out), unwanted: "not wanted"}
+        assert (less.seed, less.hosts, less.store) == (plan.seed, plan.hosts, plan.store)
         assert less.copies == tuple(each for each in plan.copies if each.kind != unwanted)
         for life, its in zip(plan.lives, less.lives, strict=True):
             assert its.disturbances == tuple(each for each in life.disturbances if each.kind != unwanted)

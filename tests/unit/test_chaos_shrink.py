@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from turnkeeper.benchmarks.chaos.plan import RoundPlan, make_plan
+from turnkeeper.benchmarks.chaos.drawing import make_plan
+from turnkeeper.benchmarks.chaos.plan import RoundPlan
 from turnkeeper.benchmarks.chaos.shrink import shorter_plans, shrunk
 
 SECONDS = 60.0

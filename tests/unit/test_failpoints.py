@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.actors.failpoints import NODE, POINTS, WRITER
+from turnkeeper.actors.failpoints import NODE, POINTS, WRITER, limits_of
 from turnkeeper.benchmarks.chaos.failpoint import Failpoint
 from turnkeeper.benchmarks.chaos.store_processes import state_of
 from turnkeeper.runtime import failpoints
@@ -121,6 +122,21 @@ def test_each_point_is_at_a_function_that_is_there(points: Mapping[str, str]) ->
         assert callable(failpoints.target_of(where)), name
     assert sorted([*WRITER, *NODE, *SPAWNER, *SHIM]) == sorted(name for names in POINTS.values() for name in names)
     assert all(name.startswith(f"{role}-") for role, names in POINTS.items() for name in names)
+
+
+def test_each_limit_is_one_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A constant that gets another name takes its limit along; and one that isn't there would limit nothing."""
+    usual = {where: failpoints.target_of(where) for where in limits_of(1)}
+    assert all(number > 100_000 for number in usual.values())
+    for numbers in (limits_of(1000), usual):
+        monkeypatch.setenv(failpoints.LIMITS_VARIABLE, json.dumps(numbers))
+        failpoints.set_limits()
+        assert {where: failpoints.target_of(where) for where in usual} == numbers
+    monkeypatch.setenv(failpoints.LIMITS_VARIABLE, '{"turnkeeper.storage.journal:SEGMENT_LITRES": 1}')
+    with pytest.raises(AttributeError):
+        failpoints.set_limits()
+    monkeypatch.delenv(failpoints.LIMITS_VARIABLE)
+    failpoints.set_limits()
 
 
 def test_a_process_without_the_variable_has_none() -> None:

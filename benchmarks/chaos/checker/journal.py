@@ -186,7 +186,7 @@ def sealed(line: bytes) -> dict[str, Any] | None:
 
 
 def chain_faults(segments: list[SegmentPlace], store: str) -> list[Fault]:
-    """Find what doesn't follow: numbers of files and batches, positions, and each line's `prev`."""
+    """Find what doesn't follow: numbers of files and batches, positions, each line's `prev`; and filling left over."""
     faults: list[Fault] = []
     for segment in segments:
         faults += [Fault(segment.file, 0, says) for says in _header_faults(segment, store)]
@@ -195,6 +195,10 @@ def chain_faults(segments: list[SegmentPlace], store: str) -> list[Fault]:
             if batch.prev != h:
                 says = f"batch {batch.number} isn't chained to what it follows"
                 faults.append(Fault(segment.file, batch.offset, says))
+    for sealed in segments[:-1]:
+        if sealed.batches and sealed.batches[-1].end < len(sealed.content):
+            says = "it is sealed, and the filling behind its last batch was never cut off"
+            faults.append(Fault(sealed.file, sealed.batches[-1].end, says))
     batches = [batch for segment in segments for batch in segment.batches]
     if batches and (batches[0].number, batches[0].position) != (1, 1):
         faults.append(Fault(batches[0].file, batches[0].offset, f"the first batch is number {batches[0].number}"))

@@ -81,13 +81,15 @@ class CopyReading:
 
 def expected_loss(store: Path, copy: Path) -> Loss:
     """Compare a copy's bytes with the store's, which must be whole."""
-    batches = [each for segment in read_segments(store) for each in _harmed_batches(segment, copy)]
+    segments = read_segments(store)
+    batches = [each for segment in segments for each in _harmed_batches(segment, copy)]
     seen = _witnessed(copy)
     harmed: dict[str, dict[int, Harm]] = {}
     unnamed: set[str] = set()
     named: set[str] = set()
     brought_back: set[str] = set()
-    is_end = True
+    may_end = _may_end(segments, copy)
+    is_end = may_end
     for batch, of_header, of_runs in reversed(batches):
         # At the end, and seen by no witness, a batch counts whole or not at all: it may never have been finished.
         harms = [of_header or harm for harm in of_runs]
@@ -102,7 +104,7 @@ def expected_loss(store: Path, copy: Path) -> Loss:
         brought_back |= {run.stream for run in batch.runs if of_header and run.patch.get("deleted", "") is None}
     for stream, seqs in _harmed_blobs(store, copy).items():
         harmed.setdefault(stream, {}).update(seqs)
-    return Loss(harmed, frozenset(unnamed), frozenset(brought_back), _may_be_silent(batches, seen))
+    return Loss(harmed, frozenset(unnamed), frozenset(brought_back), may_end and _may_be_silent(batches, seen))
 
 
 class _HarmedBatch(NamedTuple):
@@ -120,6 +122,14 @@ def _harmed_batches(segment: SegmentPlace, copy: Path) -> Iterator[_HarmedBatch]
         of_header = _harm(segment, copied, batch, batch.offset, header_end)
         of_runs = [_harm(segment, copied, batch, run.offset, run.offset + run.size) for run in batch.runs]
         yield _HarmedBatch(batch, of_header, of_runs)
+
+
+def _may_end(segments: Sequence[SegmentPlace], copy: Path) -> bool:
+    """Say whether the last batch may be the one that the journal ends with: a file behind it would tell of it."""
+    if not segments or segments[-1].batches:
+        return True
+    header = segments[-1].content.partition(b"\n")[0]
+    return not _content(copy / "journal" / segments[-1].file).startswith(header)
 
 
 def _seqs(run: RunPlace) -> range:
