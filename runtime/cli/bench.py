@@ -123,6 +123,18 @@ def import_files(
     _measure(invocation, partial(_benchmark("imports", "run_import"), quick, out, megabytes=megabytes, files=files))
 
 
+@command("follow", example="turnkeeper bench follow --quick")
+@_quick
+@_out
+def follow(invocation: Invocation, quick: bool, out: Path | None) -> None:
+    """Measure how soon followers have an event and an owner a message, catching up, and what a token costs.
+
+    Beside it: a file that is watched or looked at again and again, rows that are selected, and a flush. Takes 2.7 GB of
+    disk, 0.7 GB with --quick.
+    """
+    _measure(invocation, partial(_benchmark("follows", "run_follow"), quick, out))
+
+
 @command("disk", example="turnkeeper bench disk")
 @_quick
 @_out

@@ -115,6 +115,7 @@ bench = Group(
         "list": ".bench:list_sessions",
         "fork": ".bench:fork",
         "import": ".bench:import_files",
+        "follow": ".bench:follow",
         "disk": ".bench:disk",
         "memory": ".bench:memory",
         "tasks": ".bench:tasks",

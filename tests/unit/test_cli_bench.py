@@ -107,7 +107,9 @@ def test_a_wrong_option_is_wrong_usage(arguments: list[str], capfd: pytest.Captu
     assert line.startswith(f"turnkeeper: turnkeeper bench {arguments[0]}: ") or "--help" in line
 
 
-@pytest.mark.parametrize("name", ["flush", "recovery", "load", "list", "fork", "import", "disk", "memory", "tasks"])
+@pytest.mark.parametrize(
+    "name", ["flush", "recovery", "load", "list", "fork", "import", "follow", "disk", "memory", "tasks"]
+)
 def test_a_full_disk_is_told_in_one_line(
     name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
