@@ -59,6 +59,7 @@ class MadeRound:
     notes: list[Note] = field(default_factory=list)
     witnesses: dict[str, list[str]] = field(default_factory=dict)
     outputs: dict[str, Output] = field(default_factory=dict)
+    shims: dict[str, int] | None = field(default_factory=dict)
     leftovers: Leftovers = field(default_factory=Leftovers)
     tokens: int = 0
 
@@ -105,8 +106,14 @@ class MadeRound:
 
     def evidence(self) -> Evidence:
         """Give all that is known of it."""
-        known = {"witnesses": self.witnesses, "outputs": self.outputs, "leftovers": self.leftovers}
-        return make_evidence(self.stored(), self.notes, **known)  # type: ignore[arg-type]
+        return make_evidence(
+            self.stored(),
+            self.notes,
+            witnesses=self.witnesses,
+            outputs=self.outputs,
+            shims=self.shims,
+            leftovers=self.leftovers,
+        )
 
     def broken(self) -> dict[str, int]:
         """Give how often each promise is broken."""

@@ -140,6 +140,25 @@ def test_a_task_may_end_otherwise_if_that_was_done_to_it() -> None:
     assert other.broken().keys() == {"task ends"}
 
 
+def test_a_task_without_a_record_of_its_start_is_lost_with_the_shim_that_began_it() -> None:
+    """That shim has written down who it is; another one's death excuses nothing."""
+
+    def lost(killed: int, shims: dict[str, int] | None) -> set[str]:
+        made = clean_round()
+        call_a_task_lost(made)
+        made.runs[:] = [run for run in made.runs if not run.lines or run.lines[0][1] != "task/started"]
+        end = next(run for run in made.runs if run.lines and run.lines[0][1] == "task/ended")
+        end.seq, end.lines[0] = 1, (1, *end.lines[0][1:])
+        made.shims = shims
+        made.notebook("runner").strike("kill", "shim", [killed])
+        return {*made.broken()}
+
+    assert lost(75, {"task-job": 75, "task-other": 74}) == set()
+    assert lost(74, {"task-job": 75, "task-other": 74}) == {"task ends"}
+    assert lost(74, {"task-other": 74}) == {"task ends"}
+    assert lost(74, None) == set()
+
+
 @pytest.mark.parametrize(
     ("told", "is_right"),
     [("/a/long/path is no program", True), ("/a/long/pa…", True), ("/another/pa…", False), ("/a/long/pa", False)],

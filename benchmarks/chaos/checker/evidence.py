@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -29,8 +31,8 @@ class Evidence:
     """What is known of a round. `notes` are by their word, each file's in its order.
 
     `witnesses` is what each task's command wrote of itself, by the task's key; `outputs` what each task's file holds,
-    by its id; None where nobody has looked. `is_settled`: every session has been opened once more, and closed in order,
-    by somebody behind the last strike, and every task has ended.
+    `shims` the process that began each task, by its id; None where nobody has looked. `is_settled`: every session has
+    been opened once more, and closed in order, by somebody behind the last strike, and every task has ended.
     """
 
     stored: Stored
@@ -39,6 +41,7 @@ class Evidence:
     outcomes: Sequence[Outcome]
     witnesses: Mapping[str, Sequence[str]] | None = None
     outputs: Mapping[str, Output] | None = None
+    shims: Mapping[str, int] | None = None
     leftovers: Leftovers = field(default_factory=Leftovers)
     is_settled: bool = True
 
@@ -49,6 +52,7 @@ def make_evidence(
     *,
     witnesses: Mapping[str, Sequence[str]] | None = None,
     outputs: Mapping[str, Output] | None = None,
+    shims: Mapping[str, int] | None = None,
     leftovers: Leftovers | None = None,
     is_settled: bool = True,
 ) -> Evidence:
@@ -60,7 +64,7 @@ def make_evidence(
     openings = openings_in(notes)
     outcomes = outcomes_of(openings, stored)
     found = Leftovers() if leftovers is None else leftovers
-    return Evidence(stored, by_word, openings, outcomes, witnesses, outputs, found, is_settled)
+    return Evidence(stored, by_word, openings, outcomes, witnesses, outputs, shims, found, is_settled)
 
 
 def read_stored(store: Path) -> Stored:
@@ -85,6 +89,7 @@ def read_evidence(
         read_notebooks(notebooks),
         witnesses=None if witnesses is None else read_witnesses(witnesses),
         outputs=_outputs(store),
+        shims=_shims(store),
         leftovers=leftovers,
         is_settled=is_settled,
     )
@@ -93,3 +98,12 @@ def read_evidence(
 def _outputs(store: Path) -> dict[str, Output]:
     contents = {path.parent.name: path.read_bytes() for path in (store / "tasks").glob("*/output.log")}
     return {id: Output(output_digest(content), len(content)) for id, content in contents.items()}
+
+
+def _shims(store: Path) -> dict[str, int]:
+    """Give the shims that began a task, as each wrote it down before it did anything else."""
+    found = {}
+    for path in (store / "tasks").glob("*/run.json"):
+        with suppress(ValueError, KeyError, TypeError):  # the power was cut, and it wasn't synced
+            found[path.parent.name] = int(json.loads(path.read_bytes())["pid"])
+    return found

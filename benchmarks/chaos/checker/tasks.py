@@ -7,7 +7,7 @@ for its stop, the process that started it was killed or left, or its shim was ki
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -75,8 +75,10 @@ def tasks_end_once_and_right(evidence: Evidence) -> Iterator[Violation]:
             yield from _judge_records(task, events)
             ends = [event for event in events if event.type == "task/ended"]
             if len(ends) == 1:
-                has_lost_power = _has_lost_power(evidence, task.starting["at"])
-                yield from _judge_end(task, ends[0].data, _shim_of(events), struck, has_lost_power)
+                may_be_lost = _is_shim_struck(stream, evidence, struck["shim"]) or _has_lost_power(
+                    evidence, task.starting["at"]
+                )
+                yield from _judge_end(task, ends[0].data, struck, may_be_lost)
                 yield from _judge_told(task, ends[0].data)
             elif ends or evidence.is_settled:
                 yield _violation("task ends", task, f"it has {len(ends)} ends")
@@ -164,13 +166,12 @@ def _judge_records(task: _Task, events: Sequence[StoredEvent]) -> Iterator[Viola
 
 
 def _judge_end(
-    task: _Task, end: Mapping[str, Any], shim: int | None, struck: Mapping[str, set[int]], has_lost_power: bool
+    task: _Task, end: Mapping[str, Any], struck: Mapping[str, set[int]], may_be_lost: bool
 ) -> Iterator[Violation]:
     how, by, expect = end.get("how"), end.get("by"), task.expect
     said = f"it ended with {dict(how or {}) or end.get('why')} by {by}"
     if end.get("state") == "lost":
-        is_struck = shim in struck["shim"] or (shim is None and struck["shim"])
-        if not is_struck and not has_lost_power:
+        if not may_be_lost:
             yield _violation("task ends", task, f"{said}: it is called lost, and nobody killed its shim")
     elif by == "stop" or (by == "owner" and task.starting["policy"] == "kill"):
         is_allowed = task.is_stopped if by == "stop" else task.starting["pid"] in struck["owner"]
@@ -244,10 +245,15 @@ def _ends(task: _Task, stored: Stored) -> list[Mapping[str, Any]]:
     return [ends[0] for ends in found if ends]
 
 
-def _shim_of(events: Sequence[StoredEvent]) -> int | None:
-    """Give the pid of a task's shim, if its start was recorded."""
-    shims = [event.data["shim"]["pid"] for event in events if event.type == "task/started"]
-    return shims[0] if shims else None
+def _is_shim_struck(stream: str, evidence: Evidence, struck: Set[int]) -> bool:
+    """Say whether a task's shim was struck: that of its record, or that which began it and died before there was one.
+
+    Where neither is known, and nobody has looked for those that began something, any one is enough.
+    """
+    recorded = [event.data["shim"]["pid"] for event in evidence.stored.streams[stream] if event.type == "task/started"]
+    if recorded:
+        return recorded[0] in struck
+    return bool(struck) if evidence.shims is None else evidence.shims.get(stream) in struck
 
 
 def _has_lost_power(evidence: Evidence, since: float = 0.0) -> bool:
