@@ -24,7 +24,6 @@ from .index_records import (
     BLOCK_KEY,
     EXTENT,
     EXTENT_EVENTS,
-    INDEXED,
     MARK,
     NUMBER,
     POSITION_KEY,
@@ -260,8 +259,7 @@ class Index(IndexTables):
         return True
 
     def _set_indexed(self, transaction: Transaction, indexed: Indexed) -> None:
-        fields = (*indexed[:3], indexed.h.encode(), *indexed[4:])
-        transaction.put(b"indexed", INDEXED.pack(*fields), db=self._databases["meta"])
+        transaction.put(b"indexed", indexed.encode(), db=self._databases["meta"])
         self.indexed = indexed
 
     def _count_ownerless(self, transaction: Transaction, count: int) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from .format import BatchHeader
 
@@ -17,6 +18,7 @@ RECORD = struct.Struct("<IQIQQQ")  # number, head, epoch, position, time, first 
 EXTENT = struct.Struct("<IQIIIIQ")  # segment, offset, bytes, events, epoch, crc, position of the first event
 EXTENT_EVENTS = struct.Struct("<16xI16x")  # an extent's events alone
 INDEXED = struct.Struct("<IQQ8sQQ")  # segment, offset, batch, h, next position, next stream number
+CHECK = struct.Struct("<I")  # CRC-32 of what stands before it
 MARK = struct.Struct("<IQ")  # segment, offset
 NUMBER = struct.Struct("<Q")
 BLOCK_KEY = struct.Struct(">IQ")  # stream number, first seq
@@ -34,6 +36,11 @@ class Indexed(NamedTuple):
     h: str
     next_position: int
     next_number: int
+
+    def encode(self) -> bytes:
+        """Give the record's bytes, with a check of them."""
+        content = INDEXED.pack(*self[:3], self.h.encode(), *self[4:])
+        return content + CHECK.pack(crc32(content))
 
 
 class Extent(NamedTuple):
@@ -96,6 +103,15 @@ def placed_runs(header: BatchHeader, offset: int) -> list[PlacedRun]:
 def key_digest(key: str) -> str:
     """Give the 32 hex digits under which a key is kept."""
     return blake2b(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def decode_indexed(value: bytes) -> Indexed:
+    """Read what is indexed. Raises ValueError for bytes that were changed, which would contradict a good journal."""
+    content = value[: -CHECK.size]
+    if len(content) != INDEXED.size or value[-CHECK.size :] != CHECK.pack(crc32(content)):
+        raise ValueError("what it says of the last batch doesn't fit its checksum")
+    segment, offset, batch, h, next_position, next_number = INDEXED.unpack(content)
+    return Indexed(segment, offset, batch, h.decode(), next_position, next_number)
 
 
 def decode_record(value: bytes) -> StreamState:

@@ -24,7 +24,6 @@ from .errors import IndexFailed
 from .index_records import (
     BLOB_RUN,
     BLOCK_KEY,
-    INDEXED,
     MARK,
     NUMBER,
     POSITION_KEY,
@@ -34,6 +33,7 @@ from .index_records import (
     Indexed,
     StreamState,
     decode_extents,
+    decode_indexed,
     decode_record,
     key_digest,
 )
@@ -56,12 +56,14 @@ class IndexTables:
         self._recent = databases["recent"]
 
     def read_indexed(self, transaction: Transaction) -> Indexed | None:
-        """Give the last indexed batch as this snapshot has it."""
+        """Give the last indexed batch as this snapshot has it. Raises IndexFailed."""
         value = transaction.get(b"indexed", db=self._databases["meta"])
         if value is None:
             return None
-        segment, offset, batch, h, next_position, next_number = INDEXED.unpack(value)
-        return Indexed(segment, offset, batch, h.decode(), next_position, next_number)
+        try:
+            return decode_indexed(value)
+        except ValueError as error:
+            raise IndexFailed(f"the index is damaged: {error}") from None
 
     def snapshot_state(self, transaction: Transaction, stream: str) -> StreamState | None:
         """Give a stream's record as this snapshot has it; what can't be an id has none, and may be no key of LMDB's."""

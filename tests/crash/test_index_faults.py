@@ -16,6 +16,7 @@ from turnkeeper.storage.index import Index
 from turnkeeper.storage.journal import Journal
 from turnkeeper.storage.reading import open_reader
 from turnkeeper.storage.requests import Append, Appended
+from turnkeeper.storage.verify import verify
 
 from ..served import end_all, read_line, start_python
 from ..serving import FrameClient, first_append, next_append, served_store
@@ -191,6 +192,29 @@ def test_an_index_that_contradicts_itself_is_an_index_that_failed(memory_path: P
         ):
             reader.rows(10)
         store.kill()
+
+
+@pytest.mark.parametrize("place", range(0, 48, 5))
+def test_an_index_whose_word_on_the_last_batch_was_changed_is_no_witness_against_the_journal(
+    memory_path: Path, place: int
+) -> None:
+    """It is an index that failed, and is built anew; believed, it would have made damage of a journal that is good."""
+    with new_store(memory_path / "store") as store:
+        journal = store.open()
+        appended(journal, create("a", lines("a", 0, 3)))
+        with journal._index.writing() as transaction:
+            meta = journal._index._databases["meta"]
+            content = bytearray(transaction.get(b"indexed", db=meta))
+            content[place % len(content)] ^= 0xFF
+            transaction.put(b"indexed", bytes(content), db=meta)
+        store.kill()
+        with pytest.raises(IndexFailed, match="the index is damaged"):
+            store.open()
+        journal = store.open(distrust=True)
+        assert (journal.report.findings, journal.report.may_lack_events) == ([], False)
+        appended(journal, Append("a", 1, 3, lines("a", 3, 1)))
+        assert journal.statistics()["batches"] == 2
+        assert verify(str(store.path), journal.index_directory).damaged == []
 
 
 def fill(path: Path) -> None:
