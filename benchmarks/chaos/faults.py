@@ -171,18 +171,23 @@ class Clock:
 
     def release(self) -> None:
         """Remove what dead processes have left in memory since this clock was made."""
-        for pattern in _SHARED:
-            for path in _MEMORY.glob(f"{pattern}*"):
-                pid = path.name.removeprefix(pattern)
-                with suppress(FileNotFoundError):
-                    if pid.isdecimal() and not _has_library(int(pid)) and path.stat().st_mtime >= self._began - 1:
-                        path.unlink()
+        remove_clocks(self._began)
 
     def _set(self, seconds: int) -> None:
         """Say the time in one move: whoever looks meanwhile sees the time before or the one after."""
         temporary = self._setting.with_suffix(".tmp")
         temporary.write_text(f"{seconds:+d}s\n")
         os.replace(temporary, self._setting)
+
+
+def remove_clocks(since: float) -> None:
+    """Remove what processes that had clocks of their own, and are dead, have left in memory since a time of the day."""
+    for pattern in _SHARED:
+        for path in _MEMORY.glob(f"{pattern}*"):
+            pid = path.name.removeprefix(pattern)
+            with suppress(FileNotFoundError):
+                if pid.isdecimal() and not _has_library(int(pid)) and path.stat().st_mtime >= since - 1:
+                    path.unlink()
 
 
 def _has_library(pid: int) -> bool:

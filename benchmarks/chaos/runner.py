@@ -3,7 +3,7 @@
 A run of seed S has rounds of the seeds S, S + 1, S + 2 …, as many as its time holds and one at least. A round in which
 a promise was broken keeps its directory, which is named; in a longer run a shorter plan is looked for that breaks a
 promise, too, for the first of them. Nothing else is left: no process, no limit, no mount, no changed clock, whenever it
-is interrupted.
+is interrupted; where it is killed itself, a caretaker sees to that.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from turnkeeper import TurnkeeperError
 
 from ..measuring import Tell, be_quiet
 from . import abilities
+from .caretaker import PLAN, TEMPORARY, taken_care_of
 from .drawing import make_plan
 from .interrupts import Interrupts
 from .plan import FAULTS, ROLES, RoundPlan, narrowed
@@ -36,8 +37,8 @@ SHRINK_SECONDS = 120.0
 SPACE_BYTES_MIN = 1024**3
 """So much space a round has to have: for a store, its reserve, the disk whose power is cut, copies, and notes."""
 
-PLAN, SHORTEST = "plan.json", "shortest-plan.json"
-"""Files in the directory of a round that is kept: by what it was played, and the shortest that broke a promise, too."""
+SHORTEST = "shortest-plan.json"
+"""The file in the directory of a round that is kept, beside its plan: the shortest that broke a promise, too."""
 
 _SEEDS = 1_000_000
 
@@ -97,7 +98,7 @@ def run_chaos(options: ChaosOptions, show: Show | None = None) -> Report:
     report = Report(secrets.randbelow(_SEEDS) if seed is None else seed)
     began = time.monotonic()
     tell = show or (lambda report, seed, phase: None)
-    with Interrupts() as interrupts, _parent(options.place) as parent:
+    with Interrupts() as interrupts, _parent(options.place) as parent, taken_care_of(parent):
         player = _Player(parent, interrupts)
         cannot = abilities.impossible()
         report.left_out = {name: why for name, why in cannot.items() if name in (*options.kills, *options.faults)}
@@ -161,7 +162,7 @@ def _keep(plan: RoundPlan, kept: str | None, name: str) -> None:
 def _parent(given: Path | None) -> Iterator[Path]:
     """Give the directory in which rounds have theirs; a temporary one is removed if nothing was kept in it."""
     if given is None:
-        made = Path(tempfile.mkdtemp(prefix="turnkeeper-chaos-"))
+        made = Path(tempfile.mkdtemp(prefix=TEMPORARY))
         try:
             yield made
         finally:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -129,6 +130,24 @@ def test_an_interrupt_at_any_moment_leaves_nothing(cli: CommandLine, tmp_path: P
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_run_that_is_killed_leaves_nothing_either(cli: CommandLine, tmp_path: Path) -> None:
+    """Nor a disk: it is mounted for nobody else; whoever was stopped, or held by a tracer, is gone soon after."""
+    random = Random(8)
+    for seed in (2763, 0, 2763, 44, 103, 0, 44, 2763):
+        process = cli.start("chaos", "run", "--seed", str(seed), "--seconds", "60")
+        try:
+            eventually(lambda: bool(os.listdir(tmp_path / "temporary")))
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(random.uniform(0.3, 15.0))
+        finally:
+            process.kill()
+            process.communicate(timeout=SECONDS_MAX)
+        eventually(lambda: left_in(tmp_path / "temporary") == [])
+        eventually(lambda: not any(str(tmp_path) in disk for disk in disks_in_use()))
+
+
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_rounds_with_everything_break_no_promise(cli: CommandLine, tmp_path: Path) -> None:
     """Ten minutes of all kills and faults that this machine can make."""
@@ -136,6 +155,15 @@ def test_rounds_with_everything_break_no_promise(cli: CommandLine, tmp_path: Pat
         said, _ = process.communicate(timeout=1500)
     assert json.loads(said)["broken"] == {}
     assert left_in(tmp_path / "temporary") == []
+
+
+def disks_in_use() -> list[str]:
+    """List the files that are mounted as disks."""
+    found = []
+    for path in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with suppress(OSError):
+            found.append(path.read_text())
+    return found
 
 
 def interrupt(cli: CommandLine, tmp_path: Path, seed: int, seconds: float) -> None:
