@@ -40,8 +40,8 @@ class Sizes:
     rounds: int
 
 
-QUICK = Sizes(tells=20_000, asks=2_000, rounds=7)
-FULL = Sizes(tells=100_000, asks=10_000, rounds=15)
+QUICK = Sizes(tells=5_000, asks=500, rounds=5)
+FULL = Sizes(tells=50_000, asks=5_000, rounds=9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class _Comparison:
 
 
 def run_actors(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -> dict[str, Any]:
-    """Measure messages to actors, for about four minutes, half a minute if `quick`; report a run for each way.
+    """Measure messages to actors, for about two minutes, ten seconds if `quick`; report a run for each way.
 
     The actors' store lies in `out`, or else in the current directory, and is removed; with `out` the result is kept
     there as actors.json. A library that isn't installed is left out, and said.

@@ -15,7 +15,6 @@ Filling takes longer than most of what is measured, so suites that run together 
 
 from __future__ import annotations
 
-import errno
 import gc
 import os
 import shutil
@@ -37,9 +36,7 @@ from turnkeeper.storage.store import BackendName
 from .loads import EVENT_DATA, EVENT_TYPE
 from .measured_process import MeasuredProcess, receive_from_any
 from .measuring import Tell
-
-SPARE_BYTES = 512 * 1024 * 1024
-"""What has to be left on the disk beside what a benchmark writes."""
+from .room import SPARE_BYTES, free_bytes, require_space
 
 SESSIONS = 100
 """Sessions that ran side by side."""
@@ -97,7 +94,7 @@ class FilledStores:
 
     def __init__(self, directory: Path, tell: Tell) -> None:
         self._directory = directory
-        self._tell = tell
+        self.tell = tell
         self._made = 0
         self._shared: dict[Filling, Path] = {}
         self._used: set[Path] = set()
@@ -121,7 +118,7 @@ class FilledStores:
             self._made += 1
             paths[self._directory / f"filled-{self._made}"] = filling
         self._used |= paths.keys()
-        fill_stores(paths, self._tell)
+        fill_stores(paths, self.tell)
         self._shared |= {filling: path for path, filling in paths.items()}
         found = [self._shared[each] for each in fillings]
         self._used.update(found)
@@ -145,20 +142,6 @@ class FilledStores:
         idle = [filling for filling, path in self._shared.items() if path not in self._used]
         while idle and free_bytes(self._directory) < size + SPARE_BYTES:
             shutil.rmtree(self._shared.pop(idle.pop(0)))
-
-
-def free_bytes(directory: Path) -> int:
-    """Give how many bytes of the directory's disk are free to this user."""
-    found = os.statvfs(directory)
-    return found.f_bavail * found.f_frsize
-
-
-def require_space(directory: Path, size: int) -> None:
-    """Raise OSError with ENOSPC, before anything is written, if so many bytes don't fit on the directory's disk."""
-    free = free_bytes(directory)
-    if free < size + SPARE_BYTES:
-        room = f"this takes {(size + SPARE_BYTES) / 1e9:,.1f} GB of disk and {free / 1e9:,.1f} GB are free"
-        raise OSError(errno.ENOSPC, f"{room}; make space, measure less of it, or elsewhere with --out", str(directory))
 
 
 def _size_max(filling: Filling) -> int:

@@ -54,21 +54,21 @@ class Sizes:
 
 
 QUICK = Sizes(
-    stored=1_000_000,
-    alone=Load(1, 0.4),
-    closed=Load(100, 0.5),
-    paced=Load(1_000, 0.6, per_second=5_000),
-    turns=Load(100, 0.5, events=10),
-    rounds=5,
-    warm_up_seconds=0.1,
+    stored=200_000,
+    alone=Load(1, 0.1),
+    closed=Load(100, 0.1),
+    paced=Load(1_000, 0.2, per_second=5_000),
+    turns=Load(100, 0.1, events=10),
+    rounds=3,
+    warm_up_seconds=0.05,
 )
 FULL = Sizes(
     stored=10_000_000,
-    alone=Load(1, 2.0),
-    closed=Load(100, 2.0),
-    paced=Load(1_000, 4.0, per_second=5_000),
-    turns=Load(100, 2.0, events=10),
-    rounds=11,
+    alone=Load(1, 1.0),
+    closed=Load(100, 1.0),
+    paced=Load(1_000, 1.5, per_second=5_000),
+    turns=Load(100, 1.0, events=10),
+    rounds=7,
     warm_up_seconds=0.5,
 )
 
@@ -99,9 +99,9 @@ _ALONE = [name for name, compared in _BASELINES.items() if not compared.crowd]
 def run_flush(
     quick: bool, out: Path | None = None, *, stored: int | None = None, tell: Tell = be_quiet
 ) -> dict[str, Any]:
-    """Measure flushes under each load and report a run for each baseline; less than 100 s if `quick`.
+    """Measure flushes under each load and report a run for each baseline; 15 s if `quick`.
 
-    `stored` events are in the stores before: 10,000,000 if nothing is said, 1,000,000 if `quick`. The files lie in
+    `stored` events are in the stores before: 10,000,000 if nothing is said, 200,000 if `quick`. The files lie in
     `out`, or else in the current directory, and are removed; with `out` the result is kept there as flush.json. Raises
     OSError where there is not enough space.
     """

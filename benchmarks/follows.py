@@ -13,10 +13,10 @@ from typing import Any
 
 from .catching_up import compare_catching_up
 from .deliveries import compare_deliveries
-from .filled_stores import require_space
 from .followed_stores import Pace
 from .live_following import compare_live
 from .measuring import Run, Tell, be_quiet
+from .room import require_space
 from .token_writing import TOKENS, compare_tokens
 from .workplace import Workplace, run_alone
 

@@ -28,10 +28,10 @@ from turnkeeper.storage.store import JOURNAL_DIRECTORY
 
 from .asked_process import Answer, AskedProcess, answer_all
 from .disk import used_bytes
-from .filled_stores import require_space
 from .loads import EVENT_DATA, EVENT_TYPE, latency_figures
 from .long_sessions import LONG_BYTES, RUN_EVENTS, LongFile, LongTable, fill_store, session_of
 from .measuring import Figures, Run, Tell, be_quiet, interleaved, run_of
+from .room import require_space
 from .workplace import Workplace, run_alone
 
 BEHIND = 20

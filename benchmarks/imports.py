@@ -24,10 +24,10 @@ from typing import Any
 
 import orjson
 
-from .filled_stores import require_space
 from .measured_process import ANSWER_SECONDS, child_environment
 from .measuring import Figures, Run, Tell, be_quiet, interleaved, run_of
 from .process_memory import PeakMemory
+from .room import require_space
 from .session_files import write_large, write_many
 from .workplace import Workplace, run_alone
 

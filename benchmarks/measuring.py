@@ -22,7 +22,7 @@ Spread: TypeAlias = tuple[float, float]
 Tell: TypeAlias = Callable[[str], None]
 """Takes one line for people on what is being done."""
 
-Measured = TypeVar("Measured")
+Taken = TypeVar("Taken")
 
 SEED: Final = 1
 """What a benchmark draws it draws from this, so that another run measures the same."""
@@ -105,7 +105,7 @@ def _rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def in_blocks(values: Sequence[Measured], count: int) -> list[Sequence[Measured]]:
+def in_blocks(values: Sequence[Taken], count: int) -> list[Sequence[Taken]]:
     """Cut what was measured one by one into so many rounds of neighbours, of equal length but for one.
 
     Raises ValueError where there are fewer values than rounds.
@@ -116,10 +116,25 @@ def in_blocks(values: Sequence[Measured], count: int) -> list[Sequence[Measured]
     return [values[begin:end] for begin, end in pairwise(ends)]
 
 
-def report(machine: Mapping[str, Any], runs: Sequence[Run]) -> dict[str, Any]:
-    """Give a benchmark's result as plain values."""
-    result: dict[str, Any] = json.loads(json.dumps({"machine": dict(machine), "runs": [asdict(run) for run in runs]}))
-    return result
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a suite has measured in so many seconds, filling included; or why it could not (`left_out`)."""
+
+    suite: str
+    seconds: float
+    runs: Sequence[Run] = ()
+    left_out: str | None = None
+
+
+def report(machine: Mapping[str, Any], measured: Sequence[Measured]) -> dict[str, Any]:
+    """Give the result of suites as plain values."""
+    result = {
+        "machine": dict(machine),
+        "suites": [{"name": each.suite, "seconds": each.seconds, "left_out": each.left_out} for each in measured],
+        "runs": [{**asdict(run), "suite": each.suite} for each in measured for run in each.runs],
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(result))
+    return plain
 
 
 def be_quiet(line: str) -> None:
@@ -140,10 +155,10 @@ def turns(rounds: int, names: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def interleaved(
-    rounds: int, subjects: Mapping[str, Callable[[], Measured]], tell: Tell = be_quiet
-) -> dict[str, list[Measured]]:
+    rounds: int, subjects: Mapping[str, Callable[[], Taken]], tell: Tell = be_quiet
+) -> dict[str, list[Taken]]:
     """Measure every subject once a round, in turns; give each one's measurements."""
-    measured: dict[str, list[Measured]] = {name: [] for name in subjects}
+    measured: dict[str, list[Taken]] = {name: [] for name in subjects}
     for number, name in turns(rounds, list(subjects)):
         tell(f"round {number + 1} of {rounds}: {name}")
         measured[name].append(subjects[name]())

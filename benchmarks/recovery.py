@@ -46,8 +46,8 @@ class Sizes:
     rebuilds: int
 
 
-QUICK = Sizes(small_events=100_000, large_events=1_000_000, openings=21, rebuilds=7)
-FULL = Sizes(small_events=100_000, large_events=10_000_000, openings=51, rebuilds=5)
+QUICK = Sizes(small_events=20_000, large_events=200_000, openings=3, rebuilds=3)
+FULL = Sizes(small_events=100_000, large_events=10_000_000, openings=21, rebuilds=5)
 
 
 def run_recovery(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -> dict[str, Any]:

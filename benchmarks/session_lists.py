@@ -28,10 +28,10 @@ import anyio
 from turnkeeper import Runtime, SessionInfo, open_runtime
 
 from .asked_process import AskedProcess, answer_all
-from .filled_stores import require_space
 from .loads import latency_figures
 from .many_sessions import SESSION_BYTES, SessionDirectory, SessionTables, drawn_session, fill_store, tasks_of
 from .measuring import Figures, Run, Tell, be_quiet, interleaved, run_of
+from .room import require_space
 from .workplace import Workplace, run_alone
 
 NEWEST = 20

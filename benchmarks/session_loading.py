@@ -52,8 +52,8 @@ class Sizes:
     warm_reads: int
 
 
-QUICK = Sizes(events=1_000_000, rounds=5, warm_reads=200)
-FULL = Sizes(events=10_000_000, rounds=11, warm_reads=500)
+QUICK = Sizes(events=200_000, rounds=3, warm_reads=100)
+FULL = Sizes(events=10_000_000, rounds=9, warm_reads=500)
 
 
 def run_load(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -> dict[str, Any]:

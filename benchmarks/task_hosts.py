@@ -7,12 +7,7 @@ this, and kills what is still there.
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import os
-import shutil
-import signal
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,20 +20,15 @@ import anyio.to_thread
 
 from turnkeeper import Runtime, open_runtime
 from turnkeeper.actors.client.asking import ask_status
-from turnkeeper.runtime.tasks import tree
 
+from .inhabitants import clear
 from .measured_process import MeasuredProcess
 from .measuring import Run, Tell
-
-LEAVE_SECONDS: Final = 20.0
-"""How long all that serves a store may take to end, once its host is gone."""
 
 LIVES_SECONDS: Final = 600
 """How long a command that only waits does so, at most."""
 
 IDLE_COMMAND: Final = ("sleep", str(LIVES_SECONDS))
-
-_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,27 +106,7 @@ def fresh_store(store: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        deadline = time.monotonic() + LEAVE_SECONDS
-        while (left := inhabitants(store)) and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)
-        for each in left:
-            tree.kill_below(each.pid)
-            tree.send_signal(each.pid, each.start, signal.SIGKILL)
-        shutil.rmtree(store, ignore_errors=True)
-
-
-def inhabitants(directory: Path) -> list[tree.Process]:
-    """Find the processes of the stores at and below a directory: node, writer, spawner and shims work inside of theirs.
-
-    The commands don't; they end when their shims do.
-    """
-    place = str(directory.resolve())
-    found = []
-    for pid in filter(str.isdecimal, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            if f"{os.readlink(f'/proc/{pid}/cwd')}/".startswith(f"{place}/"):
-                found.append(tree.process_of(int(pid)))
-    return [each for each in found if each is not None and each.is_alive]
+        clear(store)
 
 
 def _be_host(starter: Connection, store: str, part: Part, arguments: tuple[Any, ...]) -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from . import idle_tasks, short_tasks, task_trees
-from .filled_stores import require_space
 from .idle_tasks import measure_idle
 from .long_output import measure_output
 from .measuring import Run, Tell, be_quiet
+from .room import require_space
 from .short_tasks import measure_finished, measure_timetable
 from .task_hosts import measure_part
 from .task_trees import measure_stops
@@ -43,24 +43,24 @@ class Sizes:
 
 
 QUICK = Sizes(
-    idle_tasks.Sizes(live=500, starts=31, quiet_seconds=3.0, ends=40),
-    short_tasks.Sizes(tasks=400, timetable_seconds=6.0),
-    output_bytes=1_000_000_000,
-    stops=task_trees.Sizes(trees=500, rounds=1),
+    idle_tasks.Sizes(live=100, starts=15, quiet_seconds=1.0, ends=20, apart_seconds=0.05),
+    short_tasks.Sizes(tasks=100, timetable_seconds=2.0),
+    output_bytes=200_000_000,
+    stops=task_trees.Sizes(trees=50, rounds=1),
 )
 FULL = Sizes(
-    idle_tasks.Sizes(live=500, starts=201, quiet_seconds=20.0, ends=300),
-    short_tasks.Sizes(tasks=5_000, timetable_seconds=60.0),
+    idle_tasks.Sizes(live=500, starts=105, quiet_seconds=10.0, ends=150),
+    short_tasks.Sizes(tasks=3_000, timetable_seconds=30.0),
     output_bytes=10_000_000_000,
-    stops=task_trees.Sizes(trees=500, rounds=3),
+    stops=task_trees.Sizes(trees=500, rounds=5),
 )
 
 
 def run_tasks(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -> dict[str, Any]:
-    """Measure tasks for about six minutes, one if `quick`, and report a run for each question.
+    """Measure tasks for about four minutes, 15 s if `quick`, and report a run for each question.
 
     The stores lie in `out`, or else in the current directory, and are removed; with `out` the result is kept there as
-    tasks.json. Takes 11 GB of disk, 1.6 GB if `quick`; without room for the output that is left out, and said. Raises
+    tasks.json. Takes 11 GB of disk, 1 GB if `quick`; without room for the output that is left out, and said. Raises
     OSError where even the rest doesn't fit.
     """
     return run_alone("tasks", partial(measure, QUICK if quick else FULL), out, tell)

@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from turnkeeper.actors.client.asking import ask_stop
 from turnkeeper.storage.errors import StorageError
 from turnkeeper.storage.lock import store_is_held
 
 from .filled_stores import FilledStores
+from .inhabitants import clear
+from .interrupts import Interrupts
 from .machine import describe_machine
-from .measuring import Run, Tell, be_quiet, report
+from .measuring import Measured, Run, Tell, be_quiet, report
+from .room import require_no_store
 
 NODE_END_SECONDS = 10.0
 """How long a node that nobody needs any more may take to end before its store is removed all the same."""
@@ -39,41 +41,57 @@ class Workplace:
     tell: Tell
 
 
-def run_alone(
-    name: str, measure: Callable[[Workplace], list[Run]], out: Path | None = None, tell: Tell = be_quiet
-) -> dict[str, Any]:
+Measure: TypeAlias = Callable[[Workplace], list[Run]]
+"""What a suite does in its workplace."""
+
+
+def run_alone(name: str, measure: Measure, out: Path | None = None, tell: Tell = be_quiet) -> dict[str, Any]:
     """Let one suite measure in `out`, or else the current directory; what it fills is removed.
 
-    With `out` its result is kept there as `name`.json. Raises OSError where there isn't enough space.
+    With `out` its result is kept there as `name`.json. Raises PlaceHoldsStore, and OSError where there isn't enough
+    space or memory.
     """
     with measured_directory(out) as directory:
         machine = describe_machine(directory)
         with FilledStores(directory, tell) as stores:
-            result = report(machine, measure(Workplace(directory, stores, tell)))
+            measured = run_suite(name, measure, Workplace(directory, stores, tell))
+    result = report(machine, [measured])
     save(result, name, out)
     return result
 
 
+def run_suite(name: str, measure: Measure, place: Workplace) -> Measured:
+    """Let a suite measure, and take the time."""
+    began = time.monotonic()
+    runs = measure(place)
+    return Measured(name, round(time.monotonic() - began, 1), runs)
+
+
 def save(result: Mapping[str, Any], name: str, out: Path | None) -> None:
-    """Write a benchmark's result to `name`.json in `out`, if that is given."""
+    """Write a result to `name`.json in `out`, if that is given."""
     if out is not None:
         (out / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
 
 
 @contextmanager
 def measured_directory(out: Path | None) -> Iterator[Path]:
-    """Make a directory to fill, in `out` or else the current directory, and remove it afterwards.
+    """Make a directory to fill, in `out` or else the current directory, and remove it afterwards, with who works in it.
 
-    Raises OSError where that can't be written to.
+    SIGINT, SIGTERM and SIGHUP are raised in the body, once, and nowhere else. Raises PlaceHoldsStore, and OSError where
+    that can't be written to.
     """
     parent = Path.cwd() if out is None else out
+    require_no_store(parent)
     parent.mkdir(parents=True, exist_ok=True)
-    directory = Path(tempfile.mkdtemp(prefix="turnkeeper-bench-", dir=parent))
-    try:
-        yield directory
-    finally:
-        _stop_nodes(directory)
-        shutil.rmtree(directory)
+    with Interrupts() as interrupts:
+        directory = Path(tempfile.mkdtemp(prefix="turnkeeper-bench-", dir=parent))
+        try:
+            with interrupts.raising():
+                yield directory
+        finally:
+            _stop_nodes(directory)
+            clear(directory)
+        interrupts.checkpoint()
 
 
 def _stop_nodes(directory: Path) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from ..interrupts import Interrupts
 from ..measuring import Tell
 from . import spoiling
 from .checker.losses import CopyReading, expected_loss
-from .interrupts import Interrupts
 from .outcome import Copied, Outcome, judge_round
 from .plan import Copying, Life, Role, RoundPlan
 from .power_cut import cut_power

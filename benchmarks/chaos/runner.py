@@ -21,11 +21,11 @@ from pathlib import Path
 
 from turnkeeper import TurnkeeperError
 
+from ..interrupts import Interrupts
 from ..measuring import Tell, be_quiet
 from . import abilities
 from .caretaker import PLAN, TEMPORARY, taken_care_of
 from .drawing import make_plan
-from .interrupts import Interrupts
 from .plan import FAULTS, ROLES, RoundPlan, narrowed
 from .report import Report, RoundReport
 from .round import play

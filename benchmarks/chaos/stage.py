@@ -19,13 +19,13 @@ from turnkeeper.actors.failpoints import limits_of
 from turnkeeper.runtime.failpoints import LIMITS_VARIABLE as LIMITS
 from turnkeeper.runtime.failpoints import VARIABLE as FAILPOINTS
 
+from ..interrupts import Interrupts
 from ..replay.killing import kill_left_behind
 from . import abilities, planned_tasks, victims
 from .cut_disk import CutDisk, private_mounts
 from .faults import Clock
 from .host import HostStart
 from .host_processes import HostProcess
-from .interrupts import Interrupts
 from .notes import OFFSET, Notebook
 from .plan import HostPlan, Role, RoundPlan
 from .store_processes import processes_by_role

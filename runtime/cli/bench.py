@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -11,16 +11,19 @@ from typing import Any, Final
 
 import click
 
+from turnkeeper.benchmarks.room import PlaceHoldsStore
+
+from .bench_result import print_result
 from .commands import command
 from .failures import Failure
 from .invocation import Invocation
-from .printing import print_json, print_table, print_text
+from .printing import print_json
 from .progress import told_progress
 
 EXTRA: Final = ("hdrh", "matplotlib")
 """What measuring needs beside the product, as it is imported; the extra `bench` brings it."""
 
-_quick = click.option("--quick", is_flag=True, help="Less of it, in less than 100 seconds.")
+_quick = click.option("--quick", is_flag=True, help="Less of it, in some 15 seconds.")
 _out = click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -35,13 +38,13 @@ _out = click.option(
     "--stored",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Events in the stores before.  [default: 10,000,000; 1,000,000 with --quick]",
+    help="Events in the stores before.  [default: 10,000,000; 200,000 with --quick]",
 )
 def flush(invocation: Invocation, quick: bool, out: Path | None, stored: int | None) -> None:
     """Measure how long a flush takes, at 1, 100 and 1,000 sessions, in a store that holds many events.
 
     Beside it: a store that SQLite keeps and that holds as many, a bare append with fdatasync, SQLite alone, and one
-    file a session. What counts is the ratio; times are this machine's. Takes 13 GB of disk, 2 GB with --quick.
+    file a session. What counts is the ratio; times are this machine's. Takes 13 GB of disk, 1 GB with --quick.
     """
     _measure(invocation, partial(_benchmark("flush", "run_flush"), quick, out, stored=stored))
 
@@ -53,7 +56,7 @@ def recovery(invocation: Invocation, quick: bool, out: Path | None) -> None:
     """Measure how long opening takes after a kill, in a store of 10,000,000 events over one of 100,000.
 
     Size should not matter. Also how fast the large one's index is built anew, and the journal verified, on all cores,
-    over parsing every line on one. With --quick the large one has 1,000,000. Takes 7 GB of disk, 1.3 GB with --quick.
+    over parsing every line on one. With --quick the large one has 200,000. Takes 7 GB of disk, 0.8 GB with --quick.
     """
     _measure(invocation, partial(_benchmark("recovery", "run_recovery"), quick, out))
 
@@ -64,7 +67,7 @@ def recovery(invocation: Invocation, quick: bool, out: Path | None) -> None:
 def load(invocation: Invocation, quick: bool, out: Path | None) -> None:
     """Measure reading from a store of 10,000,000 events: the last 50 of a session, and a whole one, cold.
 
-    Beside it: reading the same bytes. With --quick the store has 1,000,000. Takes 7 GB of disk, 1.2 GB with --quick.
+    Beside it: reading the same bytes. With --quick the store has 200,000. Takes 7 GB of disk, 0.8 GB with --quick.
     """
     _measure(invocation, partial(_benchmark("session_loading", "run_load"), quick, out))
 
@@ -143,15 +146,20 @@ def disk(invocation: Invocation, quick: bool, out: Path | None) -> None:
     _measure(invocation, partial(_benchmark("disk", "run_disk"), quick, out))
 
 
-@command("memory", example="turnkeeper bench memory --quick")
+@command("memory", example="turnkeeper bench memory --seconds 600")
 @_quick
 @_out
-def memory(invocation: Invocation, quick: bool, out: Path | None) -> None:
-    """Measure whether the writer's memory grows: 1,000 sessions append for ten minutes, 20 s with --quick.
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=5),
+    help="How long they append.  [default: 110; 6 with --quick]",
+)
+def memory(invocation: Invocation, quick: bool, out: Path | None, seconds: float | None) -> None:
+    """Measure whether the writer's memory grows while 1,000 sessions append.
 
-    With --json all samples are printed, too. Takes 2.9 GB of disk, 0.8 GB with --quick.
+    With --json all samples are printed, too. Takes 1.1 GB of disk, and 2.9 GB for ten minutes.
     """
-    _measure(invocation, partial(_benchmark("memory", "run_memory"), quick, out))
+    _measure(invocation, partial(_benchmark("memory", "run_memory"), quick, out, seconds=seconds))
 
 
 @command("tasks", example="turnkeeper bench tasks --quick")
@@ -161,7 +169,7 @@ def tasks(invocation: Invocation, quick: bool, out: Path | None) -> None:
     """Measure tasks: starting, waiting and idling beside 500 live ones, thousands of short ones, stopping 500 trees.
 
     Beside it: starting a plain program, waiting for a plain child, killing trees by a scan. Also what is left in memory
-    of a finished task, and while one prints 10 GB, 1 GB with --quick, which is what it takes of disk at most.
+    of a finished task, and while one prints 10 GB, which is what it takes of disk at most. Less with --quick.
     """
     _measure(invocation, partial(_benchmark("tasks", "run_tasks"), quick, out))
 
@@ -178,6 +186,18 @@ def actors(invocation: Invocation, quick: bool, out: Path | None) -> None:
     _measure(invocation, partial(_benchmark("actors", "run_actors"), quick, out))
 
 
+@command("all", example="turnkeeper bench all --quick --out results")
+@_quick
+@_out
+def all_suites(invocation: Invocation, quick: bool, out: Path | None) -> None:
+    """Measure all of it, one suite after the other: less than 30 minutes, 2 with --quick.
+
+    Stores are filled once for all that measure in them. A suite that can't be measured is left out and said, and the
+    exit code is 1 then. Takes 40 GB of disk, 3 GB with --quick.
+    """
+    _measure(invocation, partial(_benchmark("suites", "run_all"), quick, out))
+
+
 def _benchmark(module: str, function: str) -> Callable[..., dict[str, Any]]:
     """Give a benchmark by where it is; the others aren't loaded. Raises Failure where the extra isn't installed."""
     if any(find_spec(name) is None for name in EXTRA):
@@ -190,47 +210,18 @@ def _benchmark(module: str, function: str) -> Callable[..., dict[str, Any]]:
 def _measure(invocation: Invocation, run: Callable[..., dict[str, Any]]) -> None:
     if invocation.given_store is not None:
         raise click.UsageError("a benchmark makes stores of its own; --out says in which directory")
-    with told_progress() as tell:
-        result = run(tell=tell)
+    try:
+        with told_progress() as tell:
+            result = run(tell=tell)
+    except PlaceHoldsStore as error:
+        raise Failure(
+            "usage", "this directory belongs to a store", error.path, "measure elsewhere with --out"
+        ) from None
     if invocation.is_json:
         print_json(result)
     else:
-        _print(result)
-
-
-def _print(result: Mapping[str, Any]) -> None:
-    """Print a row for each run; what holds for all of them stands above, once."""
-    runs = result["runs"]
-    common = {
-        name: value
-        for name, value in runs[0]["params"].items()
-        if all(run["params"].get(name) == value for run in runs)
-    }
-    print_text(_pairs(result["machine"]))
-    print_text(f"all runs: {_pairs(common)}")
-    print_text("")
-    rows = [
-        (
-            run["name"],
-            _pairs({name: value for name, value in run["params"].items() if name not in common}),
-            _pairs(run["figures"], run["spread"]),
-            _pairs(run["base"]),
-            "" if run["ratio"] is None else _value(run["ratio"]) + _bounds(run["spread"].get("ratio")),
-        )
-        for run in runs
-    ]
-    print_table(("run", "with", "ours", "base", "ratio"), rows, right=("ratio",))
-
-
-def _pairs(values: Mapping[str, Any], spread: Mapping[str, Sequence[float]] = {}) -> str:
-    told = {name: value for name, value in values.items() if value is not None and not isinstance(value, Mapping)}
-    return ", ".join(f"{name} {_value(value)}{_bounds(spread.get(name))}" for name, value in told.items())
-
-
-def _bounds(spread: Sequence[float] | None) -> str:
-    """Say between which bounds a value lay."""
-    return "" if spread is None else f" ({_value(spread[0])} to {_value(spread[1])})"
-
-
-def _value(value: object) -> str:
-    return f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+        print_result(result)
+    left_out = {each["name"]: each["left_out"] for each in result["suites"] if each["left_out"] is not None}
+    if left_out:
+        what = "; ".join(f"{name} could not be measured: {why}" for name, why in left_out.items())
+        raise Failure("failed", what, "turnkeeper bench", "the others were measured", told=True)

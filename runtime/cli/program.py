@@ -120,6 +120,7 @@ bench = Group(
         "memory": ".bench:memory",
         "tasks": ".bench:tasks",
         "actors": ".bench:actors",
+        "all": ".bench:all_suites",
     },
 )
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.benchmarks import idle_tasks, short_tasks, task_trees, tasks
+from turnkeeper.benchmarks.inhabitants import inhabitants
 from turnkeeper.benchmarks.measuring import be_quiet
-from turnkeeper.benchmarks.task_hosts import inhabitants, measure_part
+from turnkeeper.benchmarks.task_hosts import measure_part
 from turnkeeper.benchmarks.workplace import run_alone
 from turnkeeper.runtime.tasks.tree import process_of
 
@@ -27,6 +28,7 @@ SIZES = tasks.Sizes(
 # What a host runs is pickled by its module's name, and this module has none that another process knows.
 MODULE = "failing_part"
 PART = """
+from turnkeeper.benchmarks.inhabitants import inhabitants
 from turnkeeper.benchmarks.task_hosts import IDLE_COMMAND
 
 async def fail(place, path):

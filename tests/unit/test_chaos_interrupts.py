@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from turnkeeper.benchmarks.chaos.interrupts import Interrupts
 from turnkeeper.benchmarks.chaos.timeline import Timeline
+from turnkeeper.benchmarks.interrupts import Interrupts
 
 LONG_SECONDS = 30.0
 
@@ -56,6 +56,23 @@ def test_where_it_only_computes_a_signal_is_raised_at_once() -> None:
         with pytest.raises(KeyboardInterrupt), interrupts.raising():
             pytest.fail("it begins")
         interrupt()
+
+
+def test_who_cleans_up_behind_a_signal_is_not_struck_by_another() -> None:
+    """An impatient second Ctrl-C is held back: it would leave half of it."""
+    cleaned = []
+
+    def work(interrupts: Interrupts) -> None:
+        with interrupts.raising():
+            try:
+                interrupt()
+            finally:
+                interrupt()
+                cleaned.append("all")
+
+    with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
+        work(interrupts)
+    assert cleaned == ["all"]
 
 
 def test_the_handlers_are_put_back() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from turnkeeper.benchmarks import recovery
+from turnkeeper.benchmarks.inhabitants import inhabitants
 from turnkeeper.benchmarks.process_memory import family
-from turnkeeper.benchmarks.task_hosts import inhabitants
 from turnkeeper.runtime.cli import bench
 from turnkeeper.runtime.cli.program import run
 from turnkeeper.storage.lock import store_is_held
@@ -22,8 +22,10 @@ from ..serving import eventually
 
 RESULT = {
     "machine": {"cores": 2, "file_system": "ext4"},
+    "suites": [{"name": "recovery", "seconds": 2.0, "left_out": None}],
     "runs": [
         {
+            "suite": "recovery",
             "name": "open",
             "params": {"cache": cache, "events": 1000, "dropped_by": None},
             "figures": {"open_ms": 3.4763},
@@ -57,7 +59,7 @@ def test_people_get_a_row_a_run(
     assert run(["bench", "recovery", "--quick", "--out", str(tmp_path)]) == 0
     told = capfd.readouterr()
     assert told.err == ""
-    machine, common, _, head, *rows = told.out.splitlines()
+    machine, _, common, head, *rows = told.out.splitlines()
     assert (machine, common) == ("cores 2, file_system ext4", "all runs: events 1000")
     assert head.split() == ["RUN", "WITH", "OURS", "BASE", "RATIO"]
     assert [" ".join(row.split()) for row in rows] == [
@@ -72,7 +74,9 @@ def test_scripts_get_the_result_as_it_is(
 ) -> None:
     """With --json one object is printed."""
     assert run(["bench", "recovery", "--json"]) == 0
-    assert capfd.readouterr().out.startswith('{"machine":{"cores":2,"file_system":"ext4"},"runs":[{"name":"open",')
+    assert capfd.readouterr().out.startswith(
+        '{"machine":{"cores":2,"file_system":"ext4"},"suites":[{"name":"recovery",'
+    )
     assert calls == [(False, None)]
 
 
@@ -105,6 +109,21 @@ def test_a_wrong_option_is_wrong_usage(arguments: list[str], capfd: pytest.Captu
     assert run(["bench", *arguments]) == 2
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith(f"turnkeeper: turnkeeper bench {arguments[0]}: ") or "--help" in line
+
+
+@pytest.mark.parametrize("inside", ["", "journal", "results/new"])
+def test_a_store_is_not_measured_in(
+    inside: str, calls: list[tuple[bool, Path | None]], capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A directory that belongs to a store is refused with one line, and nothing is made in it."""
+    store = tmp_path / "store"
+    (store / "journal").mkdir(parents=True)
+    (store / "store.json").touch()
+    before = sorted(store.rglob("*"))
+    assert run(["bench", "disk", "--quick", "--out", str(store / inside)]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line == f"turnkeeper: this directory belongs to a store: {store}: measure elsewhere with --out"
+    assert sorted(store.rglob("*")) == before
 
 
 @pytest.mark.parametrize(

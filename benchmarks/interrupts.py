@@ -39,6 +39,7 @@ class Interrupts:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._arrived = number
         if self._is_raising:
+            self._is_raising = False  # whoever cleans up is let to
             self.checkpoint()
         else:
             os.write(self._waker, b"!")
@@ -60,7 +61,7 @@ class Interrupts:
 
     @contextmanager
     def raising(self) -> Iterator[None]:
-        """Let a signal be raised wherever the body is: it only computes, or cleans up after itself."""
+        """Let the first signal be raised wherever the body is: it only computes, or cleans up after itself."""
         self._is_raising = True
         try:
             self.checkpoint()
