@@ -72,7 +72,8 @@ class TooLittleSpace(TurnkeeperError):
 class ChaosOptions:
     """What to do: rounds from `seed` on, for `seconds`; without a seed one is drawn, without seconds it is one round.
 
-    With a `plan` it is one round by that. `kills` and `faults` are those that may be in a plan. `place` is where the
+    With a `plan` it is one round by that. `until_broken`: the first round in which a promise is broken is the last, and
+    no shorter plan is looked for. `kills` and `faults` are those that may be in a plan. `place` is where the
     rounds have their directories, one after another; it must be new or empty, and stays.
     """
 
@@ -82,6 +83,7 @@ class ChaosOptions:
     faults: tuple[str, ...] = FAULTS
     place: Path | None = None
     plan: RoundPlan | None = None
+    until_broken: bool = False
 
 
 Show = Callable[[Report, int, str], None]
@@ -107,13 +109,17 @@ def run_chaos(options: ChaosOptions, show: Show | None = None) -> Report:
             plan = narrowed(planned, kills=options.kills, faults=options.faults, impossible=cannot)
             played = player.play(plan, partial(tell, report, plan.seed))
             report.take(played)
-            tell(report, plan.seed, "judged")
-            if not played.is_clean and report.shortest is None and options.seconds is not None:
-                tell(report, plan.seed, "looking for a shorter plan that breaks a promise")
-                shorter = shrunk(plan, lambda each: not player.play(each, keep=False).is_clean, SHRINK_SECONDS)
-                report.shortest = shorter.as_map()
-                _keep(shorter, played.kept, SHORTEST)
             report.elapsed = time.monotonic() - began
+            tell(report, plan.seed, "judged")
+            if not played.is_clean:
+                if options.until_broken:
+                    break
+                if report.shortest is None and options.seconds is not None:
+                    tell(report, plan.seed, "looking for a shorter plan that breaks a promise")
+                    shorter = shrunk(plan, lambda each: not player.play(each, keep=False).is_clean, SHRINK_SECONDS)
+                    report.shortest = shorter.as_map()
+                    _keep(shorter, played.kept, SHORTEST)
+                    report.elapsed = time.monotonic() - began
     return report
 
 

@@ -75,11 +75,17 @@ def _narrowing(decorated: Decorated) -> Decorated:
 @click.option(
     "--seed", type=click.IntRange(min=0), help="The first round's; the next ones follow it.  [default: drawn]"
 )
+@click.option(
+    "--until-broken",
+    is_flag=True,
+    help="End with the first round that breaks a promise, and look for no shorter plan that does.",
+)
 @_narrowing
 def run(
     invocation: Invocation,
     seconds: float,
     seed: int | None,
+    until_broken: bool,
     kills: tuple[str, ...],
     faults: tuple[str, ...],
     page: Path | None,
@@ -93,7 +99,8 @@ def run(
 
     The rounds' stores are made in a temporary directory, or below the one given by --store, which must be new or empty.
     """
-    _play(invocation, _options(invocation, seed, seconds, kills, faults), page)
+    options = _options(invocation, seed, seconds, kills, faults)
+    _play(invocation, replace(options, until_broken=until_broken), page)
 
 
 @command("replay", example="turnkeeper chaos replay 7 --fault none")
