@@ -60,6 +60,7 @@ NODE: Mapping[str, str] = {
     "node-hands-over": "before turnkeeper.actors.node.tasks.spawner_keeper:SpawnerKeeper.hand_over",
     "node-records-end": "before turnkeeper.actors.node.tasks.live_task:LiveTask._record_end",
     "node-read-file-of-task": "behind turnkeeper.runtime.tasks.directory:read_map",
+    "node-asks-for-lock-of-task": "before turnkeeper.runtime.tasks.directory:is_lock_held",
     "node-asked-for-lock-of-task": "behind turnkeeper.runtime.tasks.directory:is_lock_held",
     "node-started-spawner": "behind turnkeeper.actors.node.tasks.spawner_keeper:start_spawner",
 }

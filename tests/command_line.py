@@ -60,13 +60,17 @@ class CommandLine:
         }
 
     def run(
-        self, *arguments: str | Path, stdin: str | bytes = b"", environment: Mapping[str, str | None] | None = None
+        self,
+        *arguments: str | Path,
+        stdin: str | bytes = b"",
+        environment: Mapping[str, str | None] | None = None,
+        seconds: float = DEADLINE_SECONDS,
     ) -> Outcome:
-        """Run a command to its end."""
+        """Run a command to its end, which has to come within so many seconds."""
         process = self.start(*arguments, environment=environment)
         given = stdin.encode() if isinstance(stdin, str) else stdin
         try:
-            out, err = process.communicate(given, timeout=DEADLINE_SECONDS)
+            out, err = process.communicate(given, timeout=seconds)
         except BaseException:
             process.kill()
             process.communicate()

@@ -6,6 +6,8 @@ is struck at failpoints that it passes, and what only a journal can suffer is le
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 from typing import get_args
 
@@ -56,7 +58,9 @@ def make_plan(seed: int) -> RoundPlan:
     store = _draw_store(Random(f"{seed} store"))
     lives = tuple(_draw_life(chance, store) for _ in range(load.choice((1, 2, 2))))
     copies = [Copying(kind, chance.randrange(1 << 30)) for kind in ("tail", "flip", "flip") if chance.random() < 0.4]
-    plan = RoundPlan(seed, tuple(_draw_hosts(load)), lives, tuple(copies), store)
+    hosts, stops = tuple(_draw_hosts(load)), Random(f"{seed} stops")
+    lives = tuple(_with_stops(life, stops, store, len(hosts)) for life in lives)
+    plan = RoundPlan(seed, hosts, lives, tuple(copies), store)
     return plan if store.backend == "journal" else without(plan, dict.fromkeys(JOURNAL_FAULTS, NO_JOURNAL))
 
 
@@ -107,9 +111,10 @@ def _draw_life(chance: Random, store: StorePlan) -> Life:
     kills = [_draw_kill(chance, moment(), store) for _ in range(chance.choice((1, 2, 3, 4)))]
     disturbances = [_draw_disturbance(chance, moment(), store) for _ in range(chance.choice((0, 1, 1, 2)))]
     endings: tuple[Ending, ...] = ("in order", "killed", "power cut")
-    (ending,) = chance.choices(endings, (5, 2, 3))
+    (ending,) = chance.choices(endings, (4, 2, 4))
     rolls = store.backend == "journal" and store.part_bytes is not None
-    cut = chance.choice([each for each in get_args(Cut) if rolls or each != "behind a roll"])
+    cuts: tuple[Cut, ...] = get_args(Cut)
+    (cut,) = chance.choices(cuts, [_CUT_WEIGHTS[each] if rolls or each != "behind a roll" else 0 for each in cuts])
     (index,) = chance.choices(get_args(Index), (6, 2, 2))
     return Life(
         length,
@@ -119,6 +124,14 @@ def _draw_life(chance: Random, store: StorePlan) -> Life:
         cut,
         index,
     )
+
+
+_CUT_WEIGHTS: Mapping[Cut, int] = {
+    "at any moment": 1,
+    "behind a write": 2,
+    "behind a successor's answers": 3,
+    "behind a roll": 1,
+}
 
 
 def _draw_kill(chance: Random, at_ms: int, store: StorePlan) -> Kill:
@@ -161,3 +174,38 @@ def _draw_disturbance(chance: Random, at_ms: int, store: StorePlan) -> Disturban
     points = _stop_points(target, store) if kind == "stop" and chance.random() < 0.75 else ()
     point = chance.choice(points) if points else None
     return Disturbance(at_ms, kind, target, for_ms, number, point, takeover)
+
+
+# -- stops where they hurt
+
+
+_LOOKING_AT_TASKS = ("node-read-file-of-task", *3 * ("node-asks-for-lock-of-task",), "node-asked-for-lock-of-task")
+_PASSES_MAX = 4
+_STOPS_SHARE = 0.6
+
+
+def _with_stops(life: Life, chance: Random, store: StorePlan, hosts: int) -> Life:
+    """Add stops in the middle of what must not be gone on with as if nothing had happened meanwhile.
+
+    A node looks what has become of a task, which ends; a writer is in a commit, and its successor makes others; a host
+    has events to store, and another one has its sessions.
+    """
+    targets = ("node", "node", chance.choice(("writer", "host")) if hosts > 1 else "writer")
+    latest = round(life.length_ms * _STOPS_SHARE)
+    stops = [_draw_stop(chance, target, chance.randrange(latest), store) for target in targets]
+    disturbances = sorted([*life.disturbances, *stops], key=lambda each: each.at_ms)
+    return replace(life, disturbances=tuple(disturbances))
+
+
+def _draw_stop(chance: Random, target: str, at_ms: int, store: StorePlan) -> Disturbance:
+    points = _LOOKING_AT_TASKS if target == "node" else _stop_points(target, store)
+    return Disturbance(
+        at_ms,
+        "stop",
+        target,
+        for_ms=chance.randint(200, 1000),
+        number=chance.randrange(1 << 30),
+        point=chance.choice(points) if points else None,
+        takeover=target != "node",
+        passes=chance.randint(1, _PASSES_MAX),
+    )

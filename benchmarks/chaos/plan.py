@@ -132,9 +132,9 @@ class Kill:
 class Disturbance:
     """A fault, for `for_ms`. `target` is whom it hits, `number` is drawn, and what it counts the fault knows.
 
-    Who is to be stopped at a `point` stops when it passes that place in its program for the next time. With `takeover`
-    somebody else is to do his work meanwhile: a stopped host's sessions are taken over, a stopped writer's node is
-    killed.
+    Who is to be stopped at a `point` stops when it passes that place in its program so many times from then on
+    (`passes`). With `takeover` somebody else is to do his work meanwhile: a stopped host's sessions are taken over, a
+    stopped writer's node is killed.
     """
 
     at_ms: int
@@ -144,6 +144,7 @@ class Disturbance:
     number: int
     point: str | None
     takeover: bool
+    passes: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ The writer is stopped first: a sync that overlaps the cut may succeed and be los
 that is acknowledged then would count. Where it is stopped is the point: in the middle of whatever it does, between a
 write and its sync, or when it has answered, without writing anything, what its predecessor had written and not synced.
 Hosts and workers are stopped, too: who lives a moment longer than the machine would note what nobody can have seen.
+For the last of these moments all but one are stopped before: what others have to store would be synced together with
+what was only written.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ from .strikes import Strikes
 STOP_SECONDS = 5.0
 """How long it may take until all are stopped who have to be."""
 
+SETTLE_SECONDS = 0.15
+"""How long it may take until all is stored that those had sent who were stopped."""
+
 PASS_SECONDS = 2.0
 """How long it is waited for somebody to pass a failpoint; where nobody does, the cut comes at any moment."""
 
@@ -40,6 +45,8 @@ def cut_power(stage: Stage, strikes: Strikes, when: Cut) -> None:
     assert stage.disk is not None
     with ExitStack() as lifted, ExitStack() as traced:
         if when == "behind a successor's answers":
+            lifted.callback(stop(_all_but_one(stage)))
+            stage.interrupts.pause(SETTLE_SECONDS)
             _catch_before_sync(stage, lifted, traced, signal.SIGKILL)
             _pass(stage, lifted, "writer-took-requests", signal.SIGSTOP, passes=2)
         elif when == "behind a write":
@@ -55,6 +62,16 @@ def cut_power(stage: Stage, strikes: Strikes, when: Cut) -> None:
         traced.close()
         strikes.kill_all(_USERS)
         kill_left_behind(stage.mark, STOP_SECONDS)  # also whom somebody has started while he was killed
+
+
+def _all_but_one(stage: Stage) -> list[int]:
+    """Give the hosts and workers but for the one in which the fewest agents work, of those in which any does."""
+    agents = dict.fromkeys(stage.find()["worker"], 1)
+    for host in stage.hosts.values():
+        if not host.has_ended:
+            agents[host.pid] = sum(not agent.in_worker for agent in host.plan.agents)
+    chosen = min((pid for pid, number in agents.items() if number), key=lambda pid: agents[pid], default=None)
+    return [pid for pid in agents if pid != chosen]
 
 
 def _is_still(pid: int) -> bool:

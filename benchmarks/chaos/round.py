@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,12 @@ READ_SECONDS = 60.0
 
 START_SECONDS = 4.0
 """How long it is waited for every host's first note before a life's time counts: a busy machine needs that long."""
+
+USUAL_START_SECONDS = 1.0
+"""How long that takes where nothing else goes on. On a machine on which it takes longer everything does, ..."""
+
+STRETCH_MAX = 2.5
+"""... so all moments of that life come later by as much, up to this, or strikes would only hit who has just started."""
 
 DAMAGED_EXIT_CODE = 5
 """How `journal verify` ends if anything is damaged."""
@@ -62,14 +69,17 @@ def _live(stage: Stage, life: Life, tell: Callable[[], None]) -> None:
     """Carry out a life, from the start of its hosts until nobody is left."""
     tell()
     strikes = Strikes(stage)
+    began = time.monotonic()
     for host in stage.plan.hosts:
         stage.start(host)
     stage.wait(START_SECONDS, stage.is_at_work)
+    stretch = stretch_for(time.monotonic() - began)
+    seconds = life.length_ms / 1000 * stretch
     timeline = stage.begin_timeline()
-    strikes.plan(life)
-    for number in range(1, int(life.length_ms / 1000 / WATCH_SECONDS)):
+    strikes.plan(life, stretch)
+    for number in range(1, int(seconds / WATCH_SECONDS)):
         timeline.at(number * WATCH_SECONDS, partial(_watch, stage, tell))
-    timeline.run(life.length_ms / 1000)
+    timeline.run(seconds)
     strikes.end()
     if life.ending == "in order":
         _leave_in_order(stage)
@@ -81,6 +91,11 @@ def _live(stage: Stage, life: Life, tell: Callable[[], None]) -> None:
     if stage.disk is not None and life.ending == "power cut":
         stage.disk.restart()
     _spoil_index(stage, life)
+
+
+def stretch_for(start_seconds: float) -> float:
+    """Say how many times as long a life is to last that took so long to begin."""
+    return min(STRETCH_MAX, max(1.0, start_seconds / USUAL_START_SECONDS))
 
 
 def _watch(stage: Stage, tell: Callable[[], None]) -> None:

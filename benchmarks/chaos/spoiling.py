@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from random import Random
@@ -49,11 +50,11 @@ def damage_index(store: Path, random: Random) -> str:
 
 
 def flip_bytes(store: Path, random: Random) -> str:
-    """Flip some bits in the journal, anywhere but in the filling at its end; say where."""
+    """Flip some bits in the journal, each in any line, short or long, but not in the filling at its end; say where."""
     (path,) = random.choices(sorted((store / "journal").glob("*.jsonl")))
     content = bytearray(path.read_bytes())
-    length = len(content.rstrip(b"\n"))
-    places = sorted(random.sample(range(length), min(length, random.randint(1, FLIPS_MAX))))
+    lines = [line.span() for line in re.finditer(rb"[^\n]+\n?", content)]
+    places = sorted({random.randrange(*line) for line in random.choices(lines, k=random.randint(1, FLIPS_MAX))})
     for place in places:
         content[place] ^= 1 << random.randrange(8)
     path.write_bytes(content)

@@ -12,13 +12,16 @@ from .failpoint import Failpoint
 from .faults import Lift, Missed
 from .plan import Disturbance, Kill, Life, Role
 from .stage import Stage
-from .store_processes import parent_of
+from .store_processes import parent_of, state_of
 
 RESTART_SECONDS = 0.15
 """So long after its death a host is started again."""
 
 TAKEOVER_SECONDS = 0.1
 """So long after somebody was stopped somebody else takes over."""
+
+SUCCESSOR_SECONDS = 1.2
+"""So much longer a writer is stopped, at most, until there is a successor that he could disturb: there must be none."""
 
 LOOK_SECONDS = 0.01
 """So often it is looked whether somebody has stopped at a failpoint."""
@@ -35,12 +38,12 @@ class Strikes:
         self._ongoing: list[_Ongoing] = []
         self._may_kill_node = "node" not in dict(stage.plan.left_out)
 
-    def plan(self, life: Life) -> None:
-        """Put all that is planned into the timeline."""
+    def plan(self, life: Life, stretch: float) -> None:
+        """Put all that is planned into the timeline, `stretch` times as late as it is planned."""
         for kill in life.kills:
-            self._stage.timeline.at(kill.at_ms / 1000, partial(self._kill, kill))
+            self._stage.timeline.at(kill.at_ms / 1000 * stretch, partial(self._kill, kill))
         for disturbance in life.disturbances:
-            self._stage.timeline.at(disturbance.at_ms / 1000, partial(self._disturb, disturbance))
+            self._stage.timeline.at(disturbance.at_ms / 1000 * stretch, partial(self._disturb, disturbance))
 
     def end(self) -> None:
         """End all faults, take away the failpoints that nobody has passed, and note who has passed one and died."""
@@ -94,17 +97,42 @@ class Strikes:
     # -- Faults
 
     def _disturb(self, fault: Disturbance) -> None:
+        if fault.point is not None:
+            self._stop_at(fault, fault.point)
+            return
         try:
             lift = self._begin(fault)
         except Missed as missed:
             note = partial(self._stage.notebook.strike, "missed", fault.target, fault=fault.kind)
             note(why=str(missed), tried=missed.is_tried)
             return
+        self._end_in_time(fault, self._begun(fault, lift))
+
+    def _begun(self, fault: Disturbance, lift: Lift) -> _Ongoing:
+        """See that a fault ends with its life at the latest."""
         word = "continue" if fault.kind == "stop" else "lift"
         ongoing = _Ongoing(lift, partial(self._stage.notebook.strike, word, fault.target, fault=fault.kind))
         self._stage.undo.callback(ongoing.end)
         self._ongoing.append(ongoing)
-        self._stage.timeline.at(self._stage.timeline.now + fault.for_ms / 1000, ongoing.end)
+        return ongoing
+
+    def _end_in_time(self, fault: Disturbance, ongoing: _Ongoing) -> None:
+        """Plan its end; that of a stopped writer depends on his successor, if there is to be one."""
+        due = self._stage.timeline.now + fault.for_ms / 1000
+        if fault.takeover and fault.target == "writer":
+            self._stage.timeline.at(due, partial(self._end_with_successor, fault, ongoing, due + SUCCESSOR_SECONDS))
+        else:
+            self._stage.timeline.at(due, ongoing.end)
+
+    def _end_with_successor(self, fault: Disturbance, ongoing: _Ongoing, latest: float) -> None:
+        """Let a stopped writer go on when another one has worked for a while, or at the latest moment."""
+        timeline = self._stage.timeline
+        if any(state_of(pid) != "T" for pid in self._stage.find()["writer"]):
+            timeline.at(timeline.now + fault.for_ms / 1000, ongoing.end)
+        elif timeline.now < latest:
+            timeline.at(timeline.now + LOOK_SECONDS, partial(self._end_with_successor, fault, ongoing, latest))
+        else:
+            ongoing.end()
 
     def _begin(self, fault: Disturbance) -> Lift:
         """Begin a fault, noted before, and give what ends it. Raises Missed."""
@@ -117,8 +145,6 @@ class Strikes:
             seconds = Random(number).randint(*CLOCK_SECONDS)
             stage.notebook.strike(kind, "all", seconds=seconds)
             return stage.clock.set_back(seconds)
-        if fault.point is not None:
-            return self._stop_at(fault, fault.point)
         pids = self._one_of(fault.target, number)
         stage.notebook.strike(kind, fault.target, pids)
         if kind == "stop":
@@ -142,22 +168,23 @@ class Strikes:
             raise Missed(f"there is no {role} now", is_tried=False)
         return [there[number % len(there)]]
 
-    def _stop_at(self, fault: Disturbance, point: str) -> Lift:
-        """Have somebody stop at a failpoint; who it was is looked for until the end, which lets him go on."""
+    def _stop_at(self, fault: Disturbance, point: str) -> None:
+        """Have somebody stop at a failpoint, for the fault's time, whenever in this life somebody passes it."""
         stage = self._stage
         stage.notebook.strike("arm", fault.target, point=point, signal="SIGSTOP")
-        stop = Failpoint(stage.points, point, signal.SIGSTOP)
+        stop = Failpoint(stage.points, point, signal.SIGSTOP, fault.passes)
+        ongoing = self._begun(fault, stop.lift)
 
         def look() -> None:
             pid = stop.obeyed_by()
             if pid is not None:
                 stage.notebook.strike("stop", fault.target, [pid], point=point)
                 self._plan_takeover(fault, pid)
+                self._end_in_time(fault, ongoing)
             elif stop.is_armed:
                 stage.timeline.at(stage.timeline.now + LOOK_SECONDS, look)
 
         look()
-        return stop.lift
 
     def _plan_takeover(self, fault: Disturbance, stopped: int) -> None:
         moment = self._stage.timeline.now + TAKEOVER_SECONDS

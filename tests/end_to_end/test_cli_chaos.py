@@ -64,7 +64,7 @@ def test_a_round_of_kills_breaks_no_promise_and_leaves_nothing(cli: CommandLine,
     """It is the round that the seed says, everything acknowledged is found, and no files nor processes are left."""
     page = tmp_path / "page.html"
     arguments = ("chaos", "replay", str(SEED), "--fault", "none", "--html", str(page), "--json")
-    ended = cli.run(*arguments)
+    ended = cli.run(*arguments, seconds=SECONDS_MAX)
     report = ended.object
     assert ended.code == 0
     assert ended.err.startswith(f"turnkeeper: round 1: seed {SEED}: every promise kept; ")
@@ -102,7 +102,7 @@ def test_a_plan_that_was_written_down_is_played(cli: CommandLine, tmp_path: Path
     last = Life(500, (), (), "in order", "at any moment", "kept")
     plan = RoundPlan(4711, hosts, (first, last), (Copying("flip", 1),), StorePlan("journal", 16_000))
     (tmp_path / "plan.json").write_text(json.dumps(plan.as_map()))
-    report = cli.run("chaos", "replay", "--plan", tmp_path / "plan.json", "--json").object
+    report = cli.run("chaos", "replay", "--plan", tmp_path / "plan.json", "--json", seconds=SECONDS_MAX).object
     assert report["broken"] == {}
     assert report["found"] == report["acknowledged"] > 0
     made = {"stop", "power", "index-deleted", "flip"} - report["left_out"].keys()

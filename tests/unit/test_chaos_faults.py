@@ -267,6 +267,20 @@ def test_the_end_that_is_cut_off_may_be_that_of_a_sealed_file(tmp_path: Path) ->
     assert cut == set(paths)
 
 
+def test_a_short_line_is_hit_as_often_as_a_long_one(tmp_path: Path) -> None:
+    """Headers are short beside events, and what becomes of a damaged one is the harder question."""
+    (tmp_path / "journal").mkdir()
+    path = tmp_path / "journal" / "00000001.jsonl"
+    content = b"short\n" + b"long " * 20_000 + b"\n"
+    hits = []
+    for draw in range(100):
+        path.write_bytes(content)
+        spoiling.flip_bytes(tmp_path, Random(draw))
+        hits += [place for place, byte in enumerate(path.read_bytes()) if byte != content[place]]
+    share = sum(place < len(b"short\n") for place in hits) / len(hits)
+    assert 0.3 < share < 0.7
+
+
 def test_an_index_is_damaged_in_place(tmp_path: Path) -> None:
     """It is the same file with other bytes, in each way; or it is gone, with its record or without."""
     place = tmp_path / "store" / "index" / "abcd"

@@ -153,6 +153,21 @@ def test_strikes_come_in_order_and_in_their_life() -> None:
                 assert all(0 <= moment < life.length_ms for moment in moments)
 
 
+def test_each_life_has_stops_where_they_hurt() -> None:
+    """A node stops while it looks at tasks, twice; a writer in a commit, or a host, and somebody else takes over."""
+    taken_over = set()
+    for seed in SEEDS:
+        plan = make_plan(seed)
+        for life in plan.lives:
+            stops = [each for each in life.disturbances if each.kind == "stop"]
+            looking = [each for each in stops if each.point is not None and each.point.endswith("-of-task")]
+            assert len([each for each in looking if each.at_ms < 0.6 * life.length_ms]) >= 2
+            targets = {each.target for each in stops if each.takeover and (each.target == "host" or each.point)}
+            assert targets & {"writer", "host"}
+            taken_over |= targets if len(plan.hosts) > 1 else set()
+    assert taken_over >= {"writer", "host"}
+
+
 @pytest.mark.parametrize("unwanted", [*ROLES, *FAULTS])
 def test_leaving_something_out_changes_nothing_else(unwanted: str) -> None:
     """Hosts, moments and all other strikes of the same seed stay, and the plan says what isn't in it."""
