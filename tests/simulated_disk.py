@@ -35,6 +35,7 @@ class SimulatedFile:
         self.content = bytearray()
         self.durable = bytearray()
         self.dirty: set[int] = set()
+        self.modified = 0.0
 
     def write(self, offset: int, content: bytes) -> None:
         """Write into the page cache."""
@@ -84,6 +85,7 @@ class SimulatedDisk:
         self.fail_at = 0
         self.sync_fails = False
         self.free = 1 << 40
+        self.clock: Callable[[], float] = lambda: 0.0
         self._names: dict[str, SimulatedFile] = {}
         self._durable_names: dict[str, SimulatedFile] = {}
         self._changes: list[tuple[str, str, SimulatedFile | None]] = []
@@ -143,10 +145,10 @@ class SimulatedDisk:
             if path in self._names:
                 raise FileExistsError(errno.EEXIST, "exists", path)
             self._change("put", path, SimulatedFile())
-        if path not in self._names:
-            raise FileNotFoundError(errno.ENOENT, "missing", path)
+            self.touch(path)
+        file = self._named(path)
         self._next_handle += 1
-        self._handles[self._next_handle] = self._names[path]
+        self._handles[self._next_handle] = file
         return self._next_handle
 
     def close(self, handle: int) -> None:
@@ -240,14 +242,21 @@ class SimulatedDisk:
         return path in self._names
 
     def modified(self, path: str) -> float:
-        """Give a time long ago: nothing here depends on when a file was written."""
-        if path not in self._names:
-            raise FileNotFoundError(errno.ENOENT, "missing", path)
-        return 0.0
+        """Give when a file was made, or touched last, by the disk's clock."""
+        return self._named(path).modified
+
+    def touch(self, path: str) -> None:
+        """Let a file count as written now."""
+        self._named(path).modified = self.clock()
 
     def free_bytes(self) -> int:
         """Give the free space that the test wants."""
         return self.free
+
+    def _named(self, path: str) -> SimulatedFile:
+        if path not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "missing", path)
+        return self._names[path]
 
     def _change(self, kind: str, path: str, file: SimulatedFile | None) -> None:
         self._apply(self._names, kind, path, file)

@@ -23,12 +23,22 @@ if TYPE_CHECKING:
 def judge(machine: Machine, common: Common, *, is_settled: bool) -> list[str]:
     """Say which promises were broken. `is_settled`: everything has ended in order."""
     machine.disk.crash(machine.rng, lambda name, page: "old")
+    _lay_out_blobs(machine)
     stored = stored_in(segments_in(journal_files(machine)), machine.disk.index_root)
     try:
         evidence = make_evidence(stored, common.notes, witnesses=machine.witnesses, is_settled=is_settled)
     except UnusableNotes as error:
         return [f"the notes make no sense: {error}"]
     return [_described(violation) for violation in judge_evidence(evidence).violations]
+
+
+def _lay_out_blobs(machine: Machine) -> None:
+    """Put the blobs where the oracle reads them, as real files."""
+    for name, content in machine.disk.contents().items():
+        if name.startswith("blobs/"):
+            path = machine.disk.index_root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
 
 
 def _described(violation: Violation) -> str:

@@ -28,8 +28,9 @@ import anyio
 import trio
 
 from turnkeeper import actors, storage
-from turnkeeper.actors import ids, protocol
-from turnkeeper.actors.client import joining, reads
+from turnkeeper.actors import blob_references, ids, protocol
+from turnkeeper.actors.client import blobs as client_blobs
+from turnkeeper.actors.client import joining, reads, spilling
 from turnkeeper.actors.client.chunks import Chunks
 from turnkeeper.actors.client.link import Link
 from turnkeeper.actors.client.owned_stream import OwnedStream
@@ -55,10 +56,11 @@ from turnkeeper.runtime.identity import boot_id
 from turnkeeper.runtime.processes import ChildProcess
 from turnkeeper.runtime.restart import RestartHistory
 from turnkeeper.runtime.tasks import directory, survivors, tree
-from turnkeeper.storage import backend, journal, opening
+from turnkeeper.storage import backend, blobs, journal, opening
 from turnkeeper.storage.index import Index
 from turnkeeper.storage.lock import store_is_held
 
+from ..simulated_disk import Death
 from . import serving, tasks
 from .index_files import IndexFiles, open_reader
 from .processes import PROCESS, Machine
@@ -71,6 +73,9 @@ OWN_USER = 1000
 SEGMENT_BYTES = 24_000
 FILLING_BYTES = 8192
 """Files of some dozen batches, so that a story goes through several of them."""
+
+SPILL_BYTES = 2000
+"""What lies in a file of its own, of data of which none is large."""
 
 
 class StandIn:
@@ -129,6 +134,16 @@ async def _run_as_thread(
     return function(*args)
 
 
+async def _put_or_die(function: Callable[..., Answer], *args: Any, machine: Machine) -> Answer:
+    """Run what puts blobs as if in a thread; the process may die in the middle of it."""
+    try:
+        return await _run_as_thread(function, *args, machine=machine)
+    except Death:
+        machine.die()
+        await trio.sleep_forever()
+        raise
+
+
 async def _welcome(listener: SimulatedListener, path: str, handle: Callable[..., Any], nursery: trio.Nursery) -> None:
     """Accept connections until the listener is closed."""
     while True:
@@ -170,7 +185,7 @@ async def _wait_ended(pid: int, machine: Machine) -> None:
 def _stand_ins(machine: Machine) -> list[tuple[object, object]]:
     """List what is another thing, wherever a module of ours has a name for it."""
     return [
-        (time, StandIn(time, monotonic=machine.monotonic, time_ns=machine.time_ns)),
+        (time, StandIn(time, monotonic=machine.monotonic, time_ns=machine.time_ns, time=machine.time)),
         (time.monotonic, machine.monotonic),
         (time.time_ns, machine.time_ns),
         (random, machine.rng),
@@ -259,6 +274,9 @@ def _named(machine: Machine) -> list[tuple[object, str, object]]:
         (RestartHistory, "decide", lambda self, now: decide(self, now, machine.rng.random)),
         (joining, "sys", StandIn(sys, argv=["program"])),
         (reads, "anyio", StandIn(anyio, to_thread=threads)),
+        (client_blobs, "run_sync", partial(_put_or_die, machine=machine)),
+        (blobs, "LocalFileSystem", lambda root: machine.disk),
+        *((module, "SPILL_BYTES", SPILL_BYTES) for module in (blob_references, spilling)),
         (journal, "SEGMENT_BYTES", SEGMENT_BYTES),
         (journal, "FILLING_STEP_BYTES", FILLING_BYTES),
         *filling,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
@@ -14,7 +14,7 @@ from turnkeeper.actors.node.tasks.ledger import Ledger
 from turnkeeper.actors.node.tasks.recorder import Recorder
 from turnkeeper.actors.session import forking
 from turnkeeper.actors.session.acceptance import Accepted
-from turnkeeper.storage import opening
+from turnkeeper.storage import blobs, opening
 from turnkeeper.storage.drafting import Draft
 from turnkeeper.storage.format import FILLING
 from turnkeeper.storage.journal import Journal, _Snapshot
@@ -160,6 +160,25 @@ def tell_no_session_of_its_tasks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ledger, "record", record_alone)
 
 
+def name_blobs_before_they_are_synced(patch: pytest.MonkeyPatch) -> None:
+    """Large data may not be on the disk yet when its event is."""
+    write = blobs._write
+
+    class WithoutSync:
+        def __init__(self, fs: Any) -> None:
+            self._fs = fs
+
+        def sync(self, handle: int) -> None: ...
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._fs, name)
+
+    def write_without_sync(fs: Any, digest: str, content: bytes) -> None:
+        write(cast("Any", WithoutSync(fs)), digest, content)
+
+    patch.setattr(blobs, "_write", write_without_sync)
+
+
 PLANTS: Final[Mapping[Plant, Collection[str]]] = {
     acknowledge_before_the_sync: ("lose_power",),
     skip_the_epoch_check: (),
@@ -175,5 +194,6 @@ PLANTS: Final[Mapping[Plant, Collection[str]]] = {
     forget_what_is_unanswered: ("cut",),
     adopt_nothing: ("kill_node",),
     tell_no_session_of_its_tasks: (),
+    name_blobs_before_they_are_synced: ("lose_power",),
 }
 """The bugs, each with the faults that it takes to see it; none are named where it is seen anyway."""

@@ -151,16 +151,18 @@ class Machine:
         self.listeners: dict[str, SimulatedListener] = {}
         self.sockets: dict[SimulatedSocket, None] = {}
         self.turns: dict[Turn, None] = {}
-        self.told: list[str] = []
+        self.told: list[tuple[float, str]] = []
         self.errors: list[str] = []
         self.environments: dict[str, Any] = {}
         self.index_fails = False
         self.bell: Bell | None = None
         self.witnesses: dict[str, list[str]] = {}
         self.faults_injected = 0
-        self._nursery = nursery
+        self.note_kill: Callable[[Process], object] = lambda process: None
+        self.nursery = nursery
         self._last_pid = 100
         self._last_moment = 0
+        disk.clock = self.time
 
     # -- Time
 
@@ -174,9 +176,13 @@ class Machine:
         self._last_moment = max(moment, self._last_moment + 1000)
         return self._last_moment
 
+    def time(self) -> float:
+        """Give the wall clock in seconds."""
+        return self.time_ns() / 1e9
+
     def tell(self, what: str) -> None:
-        """Write a line of the story."""
-        self.told.append(f"{self.loop.now:9.3f}  {what}")
+        """Say what happens now in the story."""
+        self.told.append((self.loop.now, what))
 
     # -- Processes
 
@@ -198,7 +204,7 @@ class Machine:
         self.processes[process.pid] = process
         before = PROCESS.set(process)
         try:
-            self._nursery.start_soon(self._run, process, main)
+            self.nursery.start_soon(self._run, process, main)
         finally:
             PROCESS.reset(before)
         return process
@@ -222,6 +228,14 @@ class Machine:
     def kill(self, process: Process) -> None:
         """Kill a process in the middle of whatever it does; of what it was sending some may be lost."""
         self._end(process, KILLED, cuts=True)
+
+    def die(self) -> None:
+        """Kill the running process, which was in the middle of an operation of the disk that ends with it."""
+        process = PROCESS.get()
+        self.tell(f"{process.name} dies in the middle of it")
+        self.note_kill(process)
+        self.disk.fail_at = 0
+        self.kill(process)
 
     def _end(self, process: Process, code: int, *, cuts: bool) -> None:
         if not process.is_alive:

@@ -59,9 +59,7 @@ async def do_or_die(machine: Machine, action: Callable[[], Any]) -> Any:
     try:
         return action()
     except Death:
-        machine.tell(f"{process.name} dies in the middle of it")
-        machine.disk.fail_at = 0
-        machine.kill(process)
+        machine.die()
     except Exception as error:
         machine.tell(f"{process.name} fails: {error!r:.200}, and ends")
         machine.note_failure(error)

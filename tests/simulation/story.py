@@ -67,15 +67,15 @@ QUIET_SECONDS = 0.25
 
 @dataclass(slots=True)
 class Outcome:
-    """How a story went: its steps as lines, and what is wrong."""
+    """How a story went: what happened at which second, and what is wrong."""
 
     seed: int
     steps: int = 0
-    told: list[str] = field(default_factory=list)
+    told: list[tuple[float, str]] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        lines = (f"{number:5} {line}" for number, line in enumerate(self.told, 1))
+        lines = (f"{number:5} {moment:9.3f}  {what}" for number, (moment, what) in enumerate(self.told, 1))
         return "\n".join((f"seed {self.seed}: {len(self.violations)} broken promises", *lines, *self.violations))
 
 
@@ -128,6 +128,7 @@ class Story:
         self.rng = machine.rng
         self.common = Common()
         self._notes = MemoryNotebook(machine, None, self.common.notes, "the story")
+        machine.note_kill = self._note_kill
         self.steps = 0
         self._hosts: dict[str, Host] = {}
         self._power_goes_at = 0
@@ -237,6 +238,8 @@ class Story:
             self.machine.kill(process)
         for _ in range(20):
             await self.machine.loop.all_wait()
+            if not self.machine.nursery.child_tasks:
+                break
             self.machine.loop.jump(10.0)
 
     # -- Faults
@@ -261,8 +264,11 @@ class Story:
         if processes:
             process = self.rng.choice(processes)
             self.machine.tell(f"{process.name} is killed")
-            self._notes.strike("kill", process.role, [process.pid])
+            self._note_kill(process)
             self.machine.kill(process)
+
+    def _note_kill(self, process: Process) -> None:
+        self._notes.strike("kill", process.role, [process.pid])
 
     def _lose_power(self) -> None:
         self.machine.tell("the power goes")

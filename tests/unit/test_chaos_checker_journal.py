@@ -12,7 +12,9 @@ from turnkeeper.benchmarks.chaos.checker.evidence import make_evidence, read_sto
 from turnkeeper.benchmarks.chaos.checker.journal import read_journal
 from turnkeeper.benchmarks.chaos.checker.numbering import frame_is_whole
 from turnkeeper.benchmarks.oracle import digest
+from turnkeeper.storage import blobs
 from turnkeeper.storage import journal as journal_module
+from turnkeeper.storage.exact_json import encode_event
 from turnkeeper.storage.requests import Append, Grant
 
 from ..stores import StoreInTest, create, event, new_store, owner
@@ -74,6 +76,19 @@ def test_filling_that_was_left_in_a_sealed_file_is_a_fault(store: StoreInTest) -
     (fault,) = read_journal(store.path).faults
     assert (fault.file, fault.offset) == ("00000001.jsonl", len(store.content(1)))
     assert len(list(frame_is_whole(make_evidence(read_journal(store.path), [])))) == 1
+
+
+def test_of_data_that_lies_in_a_blob_the_message_that_it_accepts_is_known(store: StoreInTest) -> None:
+    """A line says of it only what a fold needs; the digest is of the whole."""
+    data = {"text": "x" * 10, "inbox": 4}
+    content = json.dumps(data).encode()
+    stub = {"$blob": blobs.put(str(store.path), content), "bytes": len(content)}
+    journal = store.open()
+    accepting = encode_event("a", 3, 1_700_000_000_000, "user/message", stub)
+    journal.commit([Append("a", 2, 3, accepting, {"blobs": [stub["$blob"]]})])
+    store.close()
+    (last,) = [each for each in read_journal(store.path).events if (each.stream, each.seq) == ("a", 3)]
+    assert (last.digest, last.data) == (digest(data), {**stub, "inbox": 4})
 
 
 def batches(content: bytes) -> list[bytes]:

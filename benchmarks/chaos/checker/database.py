@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...oracle import digest, whole_data
-from .stored import LINE_CHARACTERS, Fault, Stored, StoredEvent
+from .stored import LINE_CHARACTERS, Fault, Stored, StoredEvent, needed_of
 
 DATABASE: Final = "store.sqlite"
 
@@ -74,6 +74,6 @@ def _event(store: Path, position: int, stream: str, seq: int, epoch: int, line: 
     if (record["stream"], record["seq"]) != (stream, seq):
         raise ValueError("its line is another event's")
     whole = whole_data(store, record["data"])
-    kept = whole if record["type"] == "inbox/message" else record["data"]
+    needed = needed_of(record["type"], record["data"], whole)
     shown = line[:LINE_CHARACTERS].decode(errors="replace")
-    return StoredEvent(position, stream, seq, record["type"], digest(whole), epoch, kept, shown)
+    return StoredEvent(position, stream, seq, record["type"], digest(whole), epoch, needed, shown)

@@ -20,14 +20,13 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from ...oracle import digest, whole_data
-from .stored import LINE_CHARACTERS, Fault, Run, Stored, StoredEvent
+from .stored import LINE_CHARACTERS, Fault, Run, Stored, StoredEvent, needed_of
 
 _SEAL_BYTES: Final = len(',"h":"XXXXXXXX"}\n')
 _SEGMENT, _BATCH = b'{"$segment":', b'{"$batch":'
 _CONTENT: Final = re.compile(rb"[^\n\0]")
 _CONTROL: Final = re.compile(rb'\{"\$batch":[^\n]*,"h":"[0-9a-f]{8}"\}\n')
 _MEMBERS: Final = ["stream", "seq", "time", "type", "data"]
-_INBOX_MESSAGE: Final = "inbox/message"
 
 
 class BatchPlace(NamedTuple):
@@ -121,9 +120,9 @@ def _event(store: Path, line: bytes, run: RunPlace, place: int, position: int) -
         whole = whole_data(store, record["data"])
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"event {seq} of {run.stream} can't be read: {error}") from None
-    kept = whole if record["type"] == _INBOX_MESSAGE else record["data"]
+    needed = needed_of(record["type"], record["data"], whole)
     shown = line[:LINE_CHARACTERS].decode(errors="replace")
-    return StoredEvent(position, run.stream, seq, record["type"], digest(whole), run.epoch, kept, shown)
+    return StoredEvent(position, run.stream, seq, record["type"], digest(whole), run.epoch, needed, shown)
 
 
 # -- The frame

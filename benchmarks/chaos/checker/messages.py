@@ -8,7 +8,7 @@ from typing import Any
 
 from ...oracle import digest, is_task
 from .evidence import Evidence
-from .stored import INBOX, Stored, StoredEvent
+from .stored import INBOX, INBOX_MESSAGE, Stored, StoredEvent
 from .violations import Violation
 
 
@@ -38,7 +38,7 @@ def inboxes_hold_what_was_sent_once(evidence: Evidence) -> Iterator[Violation]:
         seen: Counter[tuple[str, str]] = Counter()
         for event in events:
             seen[_mark(event)] += 1
-            if event.type != "inbox/message":
+            if event.type != INBOX_MESSAGE:
                 yield Violation("sent once", stream, f"{event.type} {event.seq} is no message", event.seq)
             if seen[_mark(event)] > 1:
                 yield Violation("sent once", stream, f"message {event.seq} was there before", event.seq)

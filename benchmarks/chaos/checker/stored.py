@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 INBOX: Final = "inbox-"
+INBOX_MESSAGE: Final = "inbox/message"
 LINE_CHARACTERS: Final = 240
 """How much of an event's line is kept to be shown."""
 
+_ACCEPTS: Final = "inbox"
+
 
 class StoredEvent(NamedTuple):
-    """An event as it lies there: `digest` is of its whole data; `data` has of spilled data what its line says."""
+    """An event as it lies there: `digest` is of its whole data; `data` has of spilled data what the promises need."""
 
     position: int
     stream: str
@@ -22,6 +25,16 @@ class StoredEvent(NamedTuple):
     epoch: int
     data: Mapping[str, Any]
     line: str = ""
+
+
+def needed_of(type: str, said: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give what the promises need of an event's data, of which its line says so much: large data isn't kept.
+
+    An inbox's message is needed whole, and of any other event which message it accepts.
+    """
+    if said is whole or type == INBOX_MESSAGE:
+        return whole
+    return {**said, _ACCEPTS: whole[_ACCEPTS]} if _ACCEPTS in whole else said
 
 
 class Run(NamedTuple):
