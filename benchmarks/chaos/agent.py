@@ -222,11 +222,12 @@ class Agent:
         """Fork the session at some place, and log a little in the fork."""
         at = self._random.randint(0, log.session.head) if self._random.random() < 0.7 else None
         await log.flush()
+        head = log.session.head
         try:
             fork = await log.session.fork(at=at)
         except InvalidFork:  # that place was in a call, say
             return
-        self._notebook.forked(fork.id, log.id, at if at is not None else log.session.head)
+        self._notebook.forked(fork.id, log.id, at, head)
         async with noted(fork, self._notebook, self._maker) as child:
             for _ in range(self._random.randint(0, FORK_EVENTS)):
                 await child.append("chaos/step", text=self._text())

@@ -163,9 +163,9 @@ class Notebook:
         """The message of this key is in the inbox, durably, under this number."""
         self._write("delivered", to=to, key=key, seq=seq)
 
-    def forked(self, session: str, parent: str, at: int) -> None:
-        """`session` was made, durably, of the first `at` events of `parent`."""
-        self._write("forked", session=session, parent=parent, parent_seq=at)
+    def forked(self, session: str, parent: str, at: int | None, least: int = 0) -> None:
+        """`session` was made, durably, of the first `at` events of `parent`; None: of all, `least` or more."""
+        self._write("forked", session=session, parent=parent, parent_seq=at, least=least)
 
     def deleting(self, session: str) -> None:
         """It is deleted next. Before it is."""

@@ -168,6 +168,12 @@ def fork_off_by_one(made: MadeRound) -> None:
 
 
 @PLANTS.breaking("forks")
+def fork_less_than_all(made: MadeRound) -> None:
+    """A fork of all that a session had has less than its owner knew of."""
+    said(made, "forked", session="f").update(parent_seq=None, least=4)
+
+
+@PLANTS.breaking("forks")
 def fork_another_place_than_recorded(made: MadeRound) -> None:
     """The fork's record says another place than its header."""
     run_of(made, "session/forked", "f").lines[0][2]["at"] = 2
@@ -333,6 +339,13 @@ def test_a_violation_comes_with_the_lines_around_it() -> None:
     assert any('"what":"wrote"' in line and line.startswith("first:") for line in violation.notes)
     assert any("tool/started" in line for line in judge(made.evidence()).violations[1].journal)
     assert violation.as_map()["file"] == "first"
+
+
+def test_a_fork_of_all_may_have_what_another_owner_stored_meanwhile() -> None:
+    """Whoever lost the session, and doesn't know it yet, knows of fewer events than it has."""
+    made = clean_round()
+    said(made, "forked", session="f").update(parent_seq=None, least=2)
+    assert made.broken() == {}
 
 
 def test_many_violations_are_counted_and_some_described() -> None:

@@ -23,8 +23,11 @@ def forks_equal_their_prefix(evidence: Evidence) -> Iterator[Violation]:
     for note in evidence.notes.get("forked", ()):
         summary = stored.summary(note["session"])
         wanted, found = (note["parent"], note["parent_seq"]), (summary.get("parent"), summary.get("parent_seq"))
+        if wanted[1] is None and (found[1] or 0) >= note["least"]:  # all, also what another owner has stored meanwhile
+            wanted = (wanted[0], found[1])
         if found != wanted:
-            says = f"it was forked from {wanted[0]} at {wanted[1]}; stored is {found[0]} at {found[1]}"
+            place = f"{note['least']} or later" if wanted[1] is None else wanted[1]
+            says = f"it was forked from {wanted[0]} at {place}; stored is {found[0]} at {found[1]}"
             yield Violation("forks", note["session"], says, note=note)
 
 
