@@ -19,6 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 
+DATABASE = "events.sqlite"
+"""The file in which a baseline keeps rows."""
+
 _FILLING_BYTES = 1024 * 1024
 _FILLING = b"\n" * (256 * 1024)
 
@@ -94,7 +97,7 @@ class SqliteRows:
 
     def __init__(self, directory: Path, sessions: int) -> None:
         # One thread at a time uses it, but not always the one that made it.
-        self._database = sqlite3.connect(directory / "events.sqlite", isolation_level=None, check_same_thread=False)
+        self._database = sqlite3.connect(directory / DATABASE, isolation_level=None, check_same_thread=False)
         self._database.execute("PRAGMA journal_mode=WAL")
         self._database.execute("PRAGMA synchronous=FULL")
         self._database.execute(

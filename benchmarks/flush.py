@@ -7,7 +7,8 @@ process that measures and cross no boundary, which flatters them.
 
 Events of 460 bytes, four loads: one session, its host on trio and on asyncio; a hundred, each as fast as it can; a
 thousand, paced to 5,000 flushes a second over all of them, measured from the planned moment; a hundred that flush ten
-events at a time. All that are compared take turns in one run; a result is the median over its rounds.
+events at a time. All that are compared take turns in one run; a result is the median over its rounds. At last one
+session persists and recovers (`persisting`), in a new store: two of those three figures are flushes, so they are here.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from .filled_stores import Filling, well_used
 from .hosts import Host
 from .loads import Lines, Load, drive_baseline
 from .measuring import Figures, Run, Tell, be_quiet, interleaved, run_of
+from .persisting import compare_persisting
 from .workplace import Workplace, run_alone
 
 EVENT_BYTES = 460
+PERSISTING_ROUNDS_MAX = 5
 FILE_THREADS = 16
 _TRIO = "turnkeeper on trio"
 _ASYNCIO = "turnkeeper on asyncio"
@@ -41,7 +44,7 @@ _SPARE_FILES = 256
 class Sizes:
     """How much is measured: the loads, each for `rounds` rounds, after a burst of `warm_up_seconds` of each subject.
 
-    `stored` is how many events the stores hold before.
+    `stored` is how many events the stores hold before, `persisted` how many one session persists and recovers.
     """
 
     stored: int
@@ -49,6 +52,7 @@ class Sizes:
     closed: Load
     paced: Load
     turns: Load
+    persisted: int
     rounds: int
     warm_up_seconds: float
 
@@ -59,6 +63,7 @@ QUICK = Sizes(
     closed=Load(100, 0.1),
     paced=Load(1_000, 0.2, per_second=5_000),
     turns=Load(100, 0.1, events=10),
+    persisted=500,
     rounds=3,
     warm_up_seconds=0.05,
 )
@@ -68,6 +73,7 @@ FULL = Sizes(
     closed=Load(100, 1.0),
     paced=Load(1_000, 1.5, per_second=5_000),
     turns=Load(100, 1.0, events=10),
+    persisted=10_000,
     rounds=7,
     warm_up_seconds=0.5,
 )
@@ -125,7 +131,9 @@ def measure(sizes: Sizes, place: Workplace) -> list[Run]:
             host.wait_ready()
         subjects = {name: host.burst for name, host in hosts.items()} | _baselines(place.directory, sessions, opened)
         opened.enter_context(_frozen_garbage())
-        return _measure_all(sizes, subjects, place.tell)
+        runs = _measure_all(sizes, subjects, place.tell)
+    rounds = min(sizes.rounds, PERSISTING_ROUNDS_MAX)
+    return runs + compare_persisting(place.directory / "persisted", sizes.persisted, rounds, place.tell)
 
 
 def _stores(sizes: Sizes, place: Workplace) -> list[Path]:

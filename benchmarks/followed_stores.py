@@ -30,7 +30,7 @@ from turnkeeper import Runtime, open_runtime
 from turnkeeper.storage.exact_json import encode_event
 
 from .asked_process import answer_all
-from .baselines import AppendedFile, Flushed
+from .baselines import DATABASE, AppendedFile, Flushed
 from .filled_stores import session_name
 from .loads import EVENT_DATA, EVENT_TYPE, READY_SECONDS
 
@@ -46,7 +46,6 @@ SELECT_ROWS = 1_000
 READ_BYTES = 256 * 1024
 
 _FILE = "append.jsonl"
-_DATABASE = "events.sqlite"
 _IN_MODIFY = 2  # inotify(7)
 
 
@@ -223,7 +222,7 @@ class EventTable:
     """A table whose rows are numbered in the order of events."""
 
     def __init__(self, directory: Path) -> None:
-        self._database = sqlite3.connect(directory / _DATABASE, isolation_level=None)
+        self._database = sqlite3.connect(directory / DATABASE, isolation_level=None)
         self._database.executescript(
             "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
             "CREATE TABLE IF NOT EXISTS events (place INTEGER PRIMARY KEY, session INTEGER, line BLOB);"

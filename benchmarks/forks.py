@@ -28,7 +28,7 @@ from turnkeeper.storage.store import JOURNAL_DIRECTORY
 
 from .asked_process import Answer, AskedProcess, answer_all
 from .disk import used_bytes
-from .loads import EVENT_DATA, EVENT_TYPE, latency_figures
+from .loads import EVENT_DATA, EVENT_TYPE, round_figures
 from .long_sessions import LONG_BYTES, RUN_EVENTS, LongFile, LongTable, fill_store, session_of
 from .measuring import Figures, Run, Tell, be_quiet, interleaved, run_of
 from .room import require_space
@@ -129,13 +129,13 @@ class _Forks:
     def _fork(self, at: int) -> Figures:
         before = _journal_bytes(self.store)
         taken: list[float] = self.ours.ask("fork", session_of(max(self.sizes.lengths)), at, self.sizes.forks)
-        return {**latency_figures(taken), "bytes": (_journal_bytes(self.store) - before) / len(taken)}
+        return {**round_figures(taken), "bytes": (_journal_bytes(self.store) - before) / len(taken)}
 
     def _copy(self, copy: Callable[[], None], copied: LongFile | LongTable) -> Figures:
         began = time.perf_counter()
         copy()
         taken = time.perf_counter() - began
-        return {**latency_figures([taken]), "bytes": copied.forget_copy()}
+        return {**round_figures([taken]), "bytes": copied.forget_copy()}
 
 
 def _journal_bytes(store: Path) -> int:
@@ -172,7 +172,7 @@ def _tell_resuming(tell: Tell, length: int, line: str) -> None:
 
 
 def _ask(ours: AskedProcess, *question: Any) -> Figures:
-    return latency_figures(ours.ask(*question))
+    return round_figures(ours.ask(*question))
 
 
 def _parse(file: Path, events: int) -> Figures:
@@ -181,7 +181,7 @@ def _parse(file: Path, events: int) -> Figures:
         found = sum(1 for line in lines if orjson.loads(line))
     taken = time.perf_counter() - began
     _require(found, events)
-    return latency_figures([taken])
+    return round_figures([taken])
 
 
 def _require(found: int, expected: int) -> None:

@@ -76,10 +76,7 @@ class Tally:
 
 
 def latency_figures(seconds: Iterable[float]) -> Figures:
-    """Give the percentiles of latencies, in milliseconds; of a single one it is `p50_ms` alone.
-
-    Raises ValueError where there are none.
-    """
+    """Give the percentiles of latencies, in milliseconds. Raises ValueError where there are none."""
     longest = int(LATENCY_SECONDS_MAX * 1e9)
     histogram = HdrHistogram(1, longest, LATENCY_DIGITS)
     for each in seconds:  # behind the burst: recording one takes longer than a tell, and would be measured
@@ -87,10 +84,13 @@ def latency_figures(seconds: Iterable[float]) -> Figures:
     if not histogram.total_count:
         raise ValueError("no latencies to take a percentile of")
     found = histogram.get_percentile_to_value_dict([50, 99, 99.9, 100])
-    names = {"p50_ms": 50.0}
-    if histogram.total_count > 1:
-        names |= {"p99_ms": 99.0, "p999_ms": 99.9, "most_ms": 100.0}
+    names = {"p50_ms": 50, "p99_ms": 99, "p999_ms": 99.9, "most_ms": 100}
     return {name: found[percent] / 1e6 for name, percent in names.items()}
+
+
+def round_figures(seconds: Sequence[float]) -> Figures:
+    """Give the percentiles of what a round did again and again; `p50_ms` alone if it is something done once a round."""
+    return latency_figures(seconds) if len(seconds) > 1 else {"p50_ms": seconds[0] * 1000}
 
 
 class Lines:

@@ -28,7 +28,7 @@ import anyio
 from turnkeeper import Runtime, SessionInfo, open_runtime
 
 from .asked_process import AskedProcess, answer_all
-from .loads import latency_figures
+from .loads import round_figures
 from .many_sessions import SESSION_BYTES, SessionDirectory, SessionTables, drawn_session, fill_store, tasks_of
 from .measuring import Figures, Run, Tell, be_quiet, interleaved, run_of
 from .room import require_space
@@ -130,7 +130,7 @@ def _look_often(find: Find, expected: int, asks: int) -> Figures:
         found = find(turn)
         taken.append(time.perf_counter() - began)
         _require(found, expected)
-    return latency_figures(taken)
+    return round_figures(taken)
 
 
 def _compare(what: str, sizes: Sizes, ask: Measure, others: Mapping[str, Measure], tell: Tell) -> list[Run]:
@@ -179,7 +179,7 @@ async def _ask_often(find: AsyncFind, expected: int, asks: int) -> Figures:
         found = await find(turn)
         taken.append(time.perf_counter() - began)
         _require(len(found), expected)
-    return latency_figures(taken)
+    return round_figures(taken)
 
 
 async def _page_through(runtime: Runtime) -> list[SessionInfo]:

@@ -12,7 +12,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from turnkeeper.benchmarks.baselines import AppendedFile, FilledFile, Flushed, MakeBaseline, SessionFiles, SqliteRows
+from turnkeeper.benchmarks.baselines import (
+    DATABASE,
+    AppendedFile,
+    FilledFile,
+    Flushed,
+    MakeBaseline,
+    SessionFiles,
+    SqliteRows,
+)
 from turnkeeper.benchmarks.flush import EVENT_BYTES, Sizes, measure
 from turnkeeper.benchmarks.loads import Lines, Load, drive_baseline, drive_sessions
 from turnkeeper.benchmarks.workplace import run_alone
@@ -23,6 +31,7 @@ TINY = Sizes(
     closed=Load(3, 0.02),
     paced=Load(3, 0.05, per_second=200),
     turns=Load(3, 0.02, events=10),
+    persisted=20,
     rounds=1,
     warm_up_seconds=0.01,
 )
@@ -31,7 +40,7 @@ TINY = Sizes(
 def test_every_load_compares_ours_with_every_baseline(tmp_path: Path) -> None:
     """Through real nodes and writers, on stores that hold events; each run's ratio is of the figure that it names."""
     result = run_alone("flush", partial(measure, TINY), tmp_path)
-    runs = result["runs"]
+    runs = [run for run in result["runs"] if run["name"].startswith("flush ")]
     for run in runs:
         compared = run["name"].removeprefix("flush ")
         assert run["figures"].keys() == run["base"].keys() == {"p50_ms", "p99_ms", "p999_ms", "most_ms", "per_second"}
@@ -50,6 +59,16 @@ def test_every_load_compares_ours_with_every_baseline(tmp_path: Path) -> None:
         "flush per_second"
     ]
     assert runs[-1]["params"]["events_a_flush"] == 10
+    persisted = result["runs"][len(runs) :]
+    assert [(run["name"], run["params"]["against"]) for run in persisted] == [
+        (f"persist {what} per_second", other)
+        for what in ("pipelined", "one_by_one", "recovered")
+        for other in ("append", "sqlite")
+    ]
+    for run in persisted:
+        assert run["params"]["events"] == 20
+        assert run["figures"]["per_second"] == pytest.approx(20 / run["figures"]["seconds"], rel=0.01)
+        assert run["base"]["per_second"] == pytest.approx(20 / run["base"]["seconds"], rel=0.01)
     assert json.loads((tmp_path / "flush.json").read_text()) == result
     assert [path.name for path in tmp_path.iterdir()] == ["flush.json"]
 
@@ -61,8 +80,8 @@ def test_an_event_has_the_length_that_the_result_says() -> None:
 
 def written_lines(directory: Path, session: int) -> list[bytes]:
     """Give what any of the baselines holds of a session."""
-    if (directory / "events.sqlite").exists():
-        with sqlite3.connect(directory / "events.sqlite") as database:
+    if (directory / DATABASE).exists():
+        with sqlite3.connect(directory / DATABASE) as database:
             rows = database.execute("SELECT line FROM events WHERE session = ? ORDER BY seq", (session,)).fetchall()
         database.close()
         return [line for (line,) in rows]
