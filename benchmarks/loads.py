@@ -28,7 +28,11 @@ EVENT_DATA = {
 """What is appended: with it an event's line has about 460 bytes."""
 
 PATIENCE_FACTOR = 2.0
-"""A paced burst that isn't done after this many times its length is cut short: who measured it can't keep the pace."""
+PATIENCE_SECONDS_MIN = 1.0
+"""A paced burst that isn't done after this many times its length, and so many seconds at least, is cut short.
+
+Who is measured can't keep the pace. A burst of a moment may be late because the machine is busy.
+"""
 
 READY_SECONDS = 0.1
 """How long before the first planned event the sessions' tasks are started."""
@@ -57,6 +61,11 @@ class Load:
     def kind(self) -> str:
         """Name the kind of load."""
         return "closed" if self.per_second is None else "paced"
+
+    @property
+    def patience(self) -> float:
+        """How many seconds the burst may take."""
+        return max(PATIENCE_FACTOR * self.seconds, PATIENCE_SECONDS_MIN)
 
 
 @dataclass(slots=True)
@@ -147,7 +156,7 @@ def _drive_paced(baseline: Baseline, lines: Lines, load: Load, per_second: int, 
     began = now = time.perf_counter()
     planned = int(load.seconds * per_second)
     done = 0
-    while done < planned and now < began + load.seconds * PATIENCE_FACTOR:
+    while done < planned and now < began + load.patience:
         due = min(planned, int((now - began) * per_second) + 1)
         if due <= done:
             time.sleep(max(0.0, began + done / per_second - now))
@@ -168,7 +177,7 @@ async def drive_sessions(flush_one: FlushOne, load: Load) -> Figures:
     tally = Tally(load.events)
     # A timetable begins when all tasks stand ready: starting a thousand of them isn't what is measured.
     began = time.perf_counter() + (0.0 if load.per_second is None else READY_SECONDS)
-    with anyio.move_on_after(READY_SECONDS + load.seconds * PATIENCE_FACTOR):
+    with anyio.move_on_after(READY_SECONDS + load.patience):
         async with anyio.create_task_group() as tasks:
             for session in range(load.sessions):
                 if load.per_second is None:
