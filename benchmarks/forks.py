@@ -1,12 +1,8 @@
-"""What it costs to fork a long session, and to go on with one from its last snapshot, however long it is.
+"""What it costs to fork a long session, and to go on with one from its last snapshot, however long it is (`resuming`).
 
-*Fork*, of a session of a million events, behind the last one and in the middle: how long until the new session is
-there, durable, and how far the journal grew by it and by closing it. Beside it: the same lines in a file that is copied
-as `cp` does, with shared blocks where the file system has that, and in SQLite, where rows are copied in a transaction.
-
-*Resume*, of sessions of different lengths: opening one, reading its last snapshot and the events behind that, until the
-program can go on. Beside it: the same without a snapshot, which is opening it and reading all of it; and what a program
-does that keeps a file, which is to parse every line.
+A session of a million events is forked behind the last one and in the middle: how long until the new session is there,
+durable, and how far the journal grew by it and by closing it. Beside it: the same lines in a file that is copied as
+`cp` does, with shared blocks where the file system has that, and in SQLite, where rows are copied in a transaction.
 """
 
 from __future__ import annotations
@@ -21,24 +17,18 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import anyio
-import orjson
 
 from turnkeeper import Runtime, open_runtime
 from turnkeeper.storage.store import JOURNAL_DIRECTORY
 
 from .asked_process import Answer, AskedProcess, answer_all
 from .disk import used_bytes
-from .loads import EVENT_DATA, EVENT_TYPE, round_figures
+from .loads import round_figures
 from .long_sessions import LONG_BYTES, RUN_EVENTS, LongFile, LongTable, fill_store, session_of
 from .measuring import Figures, Run, Tell, be_quiet, interleaved, run_of
+from .resuming import RESUMING, compare_resuming
 from .room import require_space
 from .workplace import Workplace, run_alone
-
-BEHIND = 20
-"""Events behind the last snapshot of a session that is resumed."""
-
-_STATE = {"messages": [{"role": "assistant", **EVENT_DATA}] * 50}
-"""What a snapshot holds: 20 KB, as 50 messages have."""
 
 _OURS = "turnkeeper"
 _COPIES = 8  # the file, the table and a copy of each, a log of the largest transaction, and the store
@@ -88,7 +78,7 @@ def measure(sizes: Sizes, place: Workplace) -> list[Run]:
         files = directory / "files"
         files.mkdir()
         file = LongFile(files, longest)
-        runs = _compare_resuming(sizes, ours, files, place.tell)
+        runs = compare_resuming(ours, sizes.lengths, files, sizes.forks, sizes.rounds, place.tell)
         place.tell("filling a table with events")
         table = opened.enter_context(closing(LongTable(files / "events.sqlite", longest)))
         forks = _Forks(directory / "store", ours, file, table, sizes)
@@ -116,7 +106,8 @@ class _Forks:
         if clones:
             others["a file cloned"] = partial(self._copy, partial(self.file.clone, size), self.file)
         others["sqlite"] = partial(self._copy, partial(self.table.copy, at), self.table)
-        subjects: dict[str, Measure] = {_OURS: partial(self._fork, at), **others}
+        # Resuming has added some events: behind the last one is where a fork begins that is told nothing.
+        subjects: dict[str, Measure] = {_OURS: partial(self._fork, None if where == "head" else at), **others}
         measured = interleaved(self.sizes.rounds, subjects, lambda line: tell(f"fork at {at:,}: {line}"))
         mine = measured.pop(_OURS)
         params = {"events": max(self.sizes.lengths), "at": at, "run_events": RUN_EVENTS, "file_can_be_cloned": clones}
@@ -126,7 +117,7 @@ class _Forks:
             for other, theirs in measured.items()
         ]
 
-    def _fork(self, at: int) -> Figures:
+    def _fork(self, at: int | None) -> Figures:
         before = _journal_bytes(self.store)
         taken: list[float] = self.ours.ask("fork", session_of(max(self.sizes.lengths)), at, self.sizes.forks)
         return {**round_figures(taken), "bytes": (_journal_bytes(self.store) - before) / len(taken)}
@@ -143,53 +134,6 @@ def _journal_bytes(store: Path) -> int:
     return sum(map(used_bytes, (store / JOURNAL_DIRECTORY).iterdir()))
 
 
-# -- resuming
-
-
-def _compare_resuming(sizes: Sizes, ours: AskedProcess, files: Path, tell: Tell) -> list[Run]:
-    runs = []
-    for length in sizes.lengths:
-        session = session_of(length)
-        ours.ask("snapshot", session)
-        file = LongFile(files, length).path
-        subjects: dict[str, Measure] = {
-            _OURS: partial(_ask, ours, "resume", session, sizes.forks),
-            "reading all of it": partial(_ask, ours, "walk", session),
-            "parsing a file": partial(_parse, file, length),
-        }
-        measured = interleaved(sizes.rounds, subjects, partial(_tell_resuming, tell, length))
-        mine = measured.pop(_OURS)
-        params = {"events": length, "events_behind": BEHIND, "cache": "warm"}
-        runs += [
-            run_of("resume p50_ms", {**params, "against": other}, mine, theirs, compared="p50_ms")
-            for other, theirs in measured.items()
-        ]
-    return runs
-
-
-def _tell_resuming(tell: Tell, length: int, line: str) -> None:
-    tell(f"resume {length:,}: {line}")
-
-
-def _ask(ours: AskedProcess, *question: Any) -> Figures:
-    return round_figures(ours.ask(*question))
-
-
-def _parse(file: Path, events: int) -> Figures:
-    began = time.perf_counter()
-    with file.open("rb") as lines:
-        found = sum(1 for line in lines if orjson.loads(line))
-    taken = time.perf_counter() - began
-    _require(found, events)
-    return round_figures([taken])
-
-
-def _require(found: int, expected: int) -> None:
-    """Raise RuntimeError if not everything was read."""
-    if found != expected:
-        raise RuntimeError(f"{found:,} events were read and not {expected:,}")
-
-
 # -- in the process that has the store open
 
 
@@ -199,11 +143,11 @@ def _answer(starter: Connection, store: str) -> None:
 
 async def _use(starter: Connection, store: str) -> None:
     async with open_runtime(store) as runtime:
-        answers: dict[str, Answer] = {"fork": _fork, "snapshot": _snapshot, "resume": _resume, "walk": _walk}
+        answers: dict[str, Answer] = {"fork": _fork, **RESUMING}
         await answer_all(starter, {what: partial(answer, runtime) for what, answer in answers.items()})
 
 
-async def _fork(runtime: Runtime, session: str, at: int, forks: int) -> list[float]:
+async def _fork(runtime: Runtime, session: str, at: int | None, forks: int) -> list[float]:
     """Fork a session again and again, and give the seconds that each took."""
     taken = []
     for _ in range(forks):
@@ -212,40 +156,3 @@ async def _fork(runtime: Runtime, session: str, at: int, forks: int) -> list[flo
         taken.append(time.perf_counter() - began)
         await fork.aclose()
     return taken
-
-
-async def _snapshot(runtime: Runtime, session: str) -> None:
-    """Give a session a snapshot, and some events behind it."""
-    async with await runtime.open_session(session) as opened:
-        await opened.snapshot(_STATE)
-        for _ in range(BEHIND):
-            await opened.append(EVENT_TYPE, EVENT_DATA)
-
-
-async def _resume(runtime: Runtime, session: str, times: int) -> list[float]:
-    """Go on from the last snapshot again and again, and give the seconds that each time took."""
-    taken = []
-    for _ in range(times):
-        began = time.perf_counter()
-        opened = await runtime.open_session(session)
-        snapshot = await opened.last_snapshot()
-        if snapshot is None:
-            raise RuntimeError(f"{session} has no snapshot")
-        behind = await opened.read(start=snapshot.seq + 1)
-        taken.append(time.perf_counter() - began)
-        _require(len(behind), BEHIND)
-        await opened.aclose()
-    return taken
-
-
-async def _walk(runtime: Runtime, session: str) -> list[float]:
-    """Open a session and read all of it, and give the seconds that it took."""
-    began = time.perf_counter()
-    opened = await runtime.open_session(session)
-    found = 0
-    async for _ in opened.events():
-        found += 1
-    taken = time.perf_counter() - began
-    _require(found, opened.head)
-    await opened.aclose()
-    return [taken]

@@ -76,14 +76,18 @@ def _fill(starter: Connection, root: str, lengths: Sequence[int]) -> None:
 
 
 class LongFile:
-    """A JSONL file with the lines of a session of so many events, and copies of it, which survive power loss."""
+    """A JSONL file with the lines of a session of so many events, and copies of it, which survive power loss.
+
+    It is written if the directory doesn't have it yet.
+    """
 
     def __init__(self, directory: Path, events: int) -> None:
         self.path = directory / f"{session_of(events)}.jsonl"
         self._copy = directory / "copy.jsonl"
-        with self.path.open("wb") as file:
-            file.writelines(_blocks(events))
-            os.fsync(file)
+        if not self.path.exists():
+            with self.path.open("wb") as file:
+                file.writelines(_blocks(events))
+                os.fsync(file)
 
     def size_of(self, events: int) -> int:
         """Give how many bytes the first events take."""

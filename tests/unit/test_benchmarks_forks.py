@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.benchmarks.filled_stores import SessionLines
-from turnkeeper.benchmarks.forks import BEHIND, Sizes, measure
+from turnkeeper.benchmarks.forks import Sizes, measure
 from turnkeeper.benchmarks.long_sessions import LongFile, LongTable, session_of
+from turnkeeper.benchmarks.resuming import BEHIND
 from turnkeeper.benchmarks.workplace import run_alone
 
 TINY = Sizes(lengths=(100, 2_005), forks=2, rounds=2)
@@ -35,6 +36,15 @@ def test_forks_and_resumes_are_compared_with_copies_and_readings(tmp_path: Path)
         (2_005, "parsing a file"),
     ]
     assert {run["params"]["events_behind"] for run in resumes} == {BEHIND}
+    assert [sorted(run["series"]) for run in resumes] == [
+        [],
+        [],
+        ["reading all of it ms over events", "resumed ms over events"],
+        ["parsing a file ms over events", "resumed ms over events"],
+    ]
+    assert resumes[2]["series"]["resumed ms over events"] == [
+        [run["params"]["events"], run["figures"]["p50_ms"]] for run in (resumes[0], resumes[2])
+    ]
     assert [path.name for path in tmp_path.iterdir()] == ["fork.json"]
 
 
