@@ -59,7 +59,11 @@ def page_of(report: Report) -> str:
             report=report,
             title=title,
             version=__version__,
-            figures=[*((name, f"{report.figures[name]:,}") for name in FIGURES), *_flush_figures(report)],
+            figures=[
+                ("stores", report.stores_text),
+                *((name, f"{report.figures[name]:,}") for name in FIGURES),
+                *_flush_figures(report),
+            ],
             faults=report.fault_rows,
             recoveries=report.recovery_rows,
             how_measured=HOW_RECOVERY_IS_MEASURED,

@@ -70,6 +70,13 @@ class StorePlan:
     part_bytes: int | None = None
 
     @property
+    def kind(self) -> str:
+        """Say what kind of store it is, for people."""
+        if self.backend == "sqlite":
+            return "SQLite"
+        return "journal" if self.part_bytes is None else "journal of small segments"
+
+    @property
     def url(self) -> str:
         """Give what stands before the path of such a store."""
         return "" if self.backend == "journal" else f"{self.backend}:"

@@ -14,6 +14,7 @@ from typing import Any, Final
 from ..measuring import percentile
 from .course import Course
 from .histogram import TimeClass, histogram
+from .plan import StorePlan
 from .times import Times
 
 ROUNDS_SHOWN_MAX: Final = 300
@@ -52,6 +53,11 @@ class RoundReport:
     kept: str | None = None
 
     @property
+    def store(self) -> str:
+        """Say what kind of store it had."""
+        return StorePlan(**self.plan.get("store", {})).kind
+
+    @property
     def is_clean(self) -> bool:
         """Say whether every promise was kept."""
         return not self.broken
@@ -66,6 +72,7 @@ class Report:
     elapsed: float = 0.0
     shortest: Mapping[str, Any] | None = None
     rounds: int = 0
+    stores: Counter[str] = field(default_factory=Counter)
     figures: Counter[str] = field(default_factory=Counter)
     kills: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
@@ -81,6 +88,7 @@ class Report:
     def take(self, round: RoundReport) -> None:
         """Count the next round."""
         self.rounds += 1
+        self.stores[round.store] += 1
         self.latest = round
         self.figures.update(round.figures)
         self.kills.update(round.course.kills)
@@ -101,6 +109,11 @@ class Report:
     def is_clean(self) -> bool:
         """Say whether every promise was kept in every round."""
         return not self.broken
+
+    @property
+    def stores_text(self) -> str:
+        """Say how many rounds had a store of which kind."""
+        return ", ".join(f"{times:,} {kind}" for kind, times in self.stores.most_common())
 
     @property
     def flush_ms(self) -> dict[str, float | None]:
@@ -148,6 +161,7 @@ class Report:
         return {
             "seed": self.seed,
             "rounds": self.rounds,
+            "stores": dict(self.stores),
             "elapsed_seconds": round(self.elapsed, 1),
             **{name: figures[name] for name in FIGURES},
             "lost": figures["acknowledged"] - figures["found"],

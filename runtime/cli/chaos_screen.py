@@ -139,6 +139,7 @@ def print_report(report: Report) -> None:
         [
             ("seed", str(report.seed)),
             ("rounds", f"{report.rounds:,} in {report.elapsed:.0f} s"),
+            ("stores", report.stores_text or "none"),
             *((name, f"{report.figures[name]:,}") for name in FIGURES),
             ("flush p50 / p99", _shares(report.flush_ms, "p50", "p99")),
             ("kills", f"{report.kills.total():,}"),

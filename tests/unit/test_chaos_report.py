@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ NAMES_OF_THE_DEMO = {
 }  # fmt: skip
 OWN_NAMES = {
     "seed", "rounds", "elapsed_seconds", "messages", "followed", "faults", "missed", "left_out", "broken",
-    "broken_seeds", "violations", "kept", "plan",
+    "broken_seeds", "violations", "kept", "plan", "stores",
 }  # fmt: skip
 
 
@@ -38,6 +39,15 @@ def test_a_report_without_rounds_has_all_names_too() -> None:
     assert told["recovery_ms"] == {"times": 0, "p50": None, "p99": None, "max": None, "after": {}, "histogram": []}
     assert told["flush_ms"] == {"p50": None, "p99": None}
     assert told["plan"] is None
+
+
+def test_rounds_are_counted_by_the_kind_of_their_store() -> None:
+    """As their plans have it; the first ones said nothing of it."""
+    plans: list[dict[str, Any]] = [{}, {"store": {"backend": "journal", "part_bytes": 16384}}]
+    plans += 2 * [{"store": {"backend": "sqlite", "part_bytes": part_bytes}} for part_bytes in (None, 16384)]
+    report = report_of(*(replace(round_report(number), plan=plan) for number, plan in enumerate(plans)))
+    assert report.as_map()["stores"] == {"journal": 1, "journal of small segments": 1, "SQLite": 4}
+    assert report.stores_text == "4 SQLite, 1 journal, 1 journal of small segments"
 
 
 def test_rounds_add_up() -> None:
