@@ -1,9 +1,9 @@
 """Chaos, round after round: each has a plan from a seed of its own and a store of its own, and is judged.
 
-A run of seed S has rounds of the seeds S, S + 1, S + 2 …, as many as its time holds and one at least. A round in which
-a promise was broken keeps its directory, which is named; in a longer run a shorter plan is looked for that breaks a
-promise, too, for the first of them. Nothing else is left: no process, no limit, no mount, no changed clock, whenever it
-is interrupted; where it is killed itself, a caretaker sees to that.
+A run of seed S has rounds of the seeds S, S + 1, S + 2 …, as many as its time holds and one at least. The first rounds
+in which a promise was broken keep their directories, which are named; in a longer run a shorter plan is looked for that
+breaks a promise, too, for the first of them. Nothing else is left: no process, no limit, no mount, no changed clock,
+whenever it is interrupted; where it is killed itself, a caretaker sees to that.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ SPACE_BYTES_MIN = 1024**3
 
 SHORTEST = "shortest-plan.json"
 """The file in the directory of a round that is kept, beside its plan: the shortest that broke a promise, too."""
+
+KEPT_MAX = 10
+"""So many rounds are kept, the first ones in which a promise was broken: a long run must not fill the disk."""
 
 _SEEDS = 1_000_000
 
@@ -127,6 +130,7 @@ class _Player:
     def __init__(self, parent: Path, interrupts: Interrupts) -> None:
         self._parent = parent
         self._interrupts = interrupts
+        self._kept = 0
 
     def play(self, plan: RoundPlan, tell: Tell = be_quiet, *, keep: bool = True) -> RoundReport:
         """Play a round, judge it, and remove its directory, but for one to be kept because a promise was broken.
@@ -141,7 +145,8 @@ class _Player:
         is_kept = False
         try:
             outcome = play(plan, place, self._interrupts, tell)
-            is_kept = keep and bool(outcome.broken)
+            is_kept = keep and bool(outcome.broken) and self._kept < KEPT_MAX
+            self._kept += is_kept
             _keep(plan, str(place) if is_kept else None, PLAN)
             return RoundReport(
                 seed=plan.seed,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +13,7 @@ import pytest
 from turnkeeper.benchmarks.chaos import abilities, runner
 from turnkeeper.benchmarks.chaos.outcome import Outcome
 from turnkeeper.benchmarks.chaos.plan import RoundPlan
-from turnkeeper.benchmarks.chaos.runner import ChaosOptions, run_chaos
+from turnkeeper.benchmarks.chaos.runner import KEPT_MAX, ChaosOptions, run_chaos
 
 from ..chaos_reports import COURSE, FIGURES, violation
 
@@ -68,3 +70,25 @@ def test_a_run_goes_on_behind_a_broken_promise(
     assert played[:4] == [5, 6, BROKEN_SEED, 8]
     assert report.broken_seeds == shortened == [BROKEN_SEED]
     assert report.shortest is not None
+
+
+def test_the_first_broken_rounds_are_kept_and_no_others(
+    shortened: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are: they would fill the disk. All are counted, and every other one is broken here."""
+    played: list[int] = []
+    rounds = 3 * KEPT_MAX
+
+    def play(plan: RoundPlan, place: Path, *_: object) -> Outcome:
+        (place / "file").write_text("something")
+        played.append(plan.seed)
+        return Outcome(COURSE, FIGURES, {} if plan.seed % 2 else {"a promise": 1}, [])
+
+    monkeypatch.setattr(runner, "play", play)
+    monkeypatch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: len(played)))
+    report = run_chaos(ChaosOptions(1, rounds, place=tmp_path))
+    assert (report.rounds, report.broken.total()) == (rounds, rounds // 2)
+    kept = sorted(Path(each.kept) for each in report.shown if each.kept is not None)
+    assert kept == sorted(tmp_path / name for name in os.listdir(tmp_path))
+    plans = [RoundPlan.from_map(json.loads((each / "plan.json").read_text())) for each in kept]
+    assert sorted(plan.seed for plan in plans) == list(range(2, 2 * KEPT_MAX + 1, 2))
