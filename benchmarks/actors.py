@@ -1,9 +1,10 @@
 """What messages to actors cost, over what trio and msgpack alone can do, and beside other actor libraries.
 
 Three ways: telling an actor of the same loop, asking one in a worker process, asking one of another process by its
-name. One sender tells as many as fit through, and waits whenever the mailbox is full; asks come one after another, so
-their figure is the way there and back. Whatever exchanges messages has a process of its own (exchanges.py). All that
-are compared take turns in one run; a result is the median over its rounds.
+name; and, beside Ray, telling one in a worker process. One sender tells as many as fit through, and waits whenever the
+mailbox is full; asks come one after another, so their figure is the way there and back. Whatever exchanges messages has
+a process of its own (exchanges.py). All that are compared take turns in one run; a result is the median over its
+rounds.
 """
 
 from __future__ import annotations
@@ -12,36 +13,45 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from . import exchanges
-from .exchanges import Exchanger
+from .exchanges import Exchanger, Loop
 from .measuring import Run, Tell, be_quiet, interleaved, run_of
+from .peers.catalogue import INSTALL, installed_version
+from .peers.exchanging import exchange
 from .workplace import Workplace, run_alone
 
-LIBRARIES: Final = ("pykka", "xoscar")
-"""What is measured beside ours if it is installed; `turnkeeper.benchmarks.<name>_actors` is how."""
+LIBRARIES: Final = ("pykka", "xoscar", "ray")
+"""What is measured beside ours if it is installed; `peers.<name>_actors` is how."""
+
+HEAVY: Final = "ray"
+"""The one that starts ten processes, and takes some hundred times longer for a message than the others."""
 
 _CHANNEL: Final = "a memory channel of trio"
 _PING_PONG: Final = "msgpack over a Unix socket"
+
+_LOOPS: Final[tuple[Loop, ...]] = ("trio", "asyncio")
 
 Start: TypeAlias = Callable[[], Exchanger]
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many messages a burst has, and how often each subject has its turn, after one burst to warm up."""
+    """How many messages a burst has, and how often each subject has its turn, after one burst to warm up.
+
+    Beside Ray a burst has `heavy_messages`; with none it isn't measured.
+    """
 
     tells: int
     asks: int
     rounds: int
+    heavy_messages: int = 0
 
 
 QUICK = Sizes(tells=5_000, asks=500, rounds=5)
-FULL = Sizes(tells=50_000, asks=5_000, rounds=9)
+FULL = Sizes(tells=50_000, asks=5_000, rounds=9, heavy_messages=1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,30 +85,33 @@ def measure(sizes: Sizes, place: Workplace, libraries: tuple[str, ...] = LIBRARI
 def _comparisons(directory: Path, sizes: Sizes, libraries: tuple[str, ...]) -> list[_Comparison]:
     store = str(directory / "store")
     ping_pong = {_PING_PONG: partial(Exchanger, exchanges.play_ping_pong)}
-    missing = {name: "pip install 'turnkeeper[peers]'" for name in libraries if find_spec(name) is None}
-    there = [name for name in libraries if name not in missing]
+    ask_worker: dict[str, Start] = {loop: partial(Exchanger, exchanges.ask_worker, store, loop) for loop in _LOOPS}
+    light, light_left_out = _peers(directory, [name for name in libraries if name != HEAVY], sizes)
+    heavy, heavy_left_out = _peers(directory, [name for name in libraries if name == HEAVY], sizes)
     return [
         _Comparison(
             "tell in the loop",
             "us_a_tell",
             sizes.tells,
-            {loop: partial(Exchanger, exchanges.tell_in_loop, store, loop) for loop in ("trio", "asyncio")},
-            {_CHANNEL: partial(Exchanger, exchanges.send_through_channel), **_starts("tell", there)},
-            missing,
+            {loop: partial(Exchanger, exchanges.tell_in_loop, store, loop) for loop in _LOOPS},
+            {_CHANNEL: partial(Exchanger, exchanges.send_through_channel), **light("tell")},
+            light_left_out,
         ),
         _Comparison(
-            "ask a worker",
-            "p50_us",
-            sizes.asks,
-            {loop: partial(Exchanger, exchanges.ask_worker, store, loop) for loop in ("trio", "asyncio")},
-            {**ping_pong, **_starts("ask", there)},
-            missing,
+            "tell a worker",
+            "us_a_tell",
+            sizes.heavy_messages,
+            {loop: partial(Exchanger, exchanges.tell_worker, store, loop) for loop in _LOOPS},
+            heavy("tell"),
+            heavy_left_out,
         ),
+        _Comparison("ask a worker", "p50_us", sizes.asks, ask_worker, {**ping_pong, **light("ask")}, light_left_out),
+        _Comparison("ask a worker", "p50_us", sizes.heavy_messages, ask_worker, heavy("ask"), heavy_left_out),
         _Comparison(
             "ask by name",
             "p50_us",
             sizes.asks,
-            {loop: partial(Exchanger, exchanges.ask_named, store, loop) for loop in ("trio", "asyncio")},
+            {loop: partial(Exchanger, exchanges.ask_named, store, loop) for loop in _LOOPS},
             ping_pong,
             {},
             server=partial(Exchanger, exchanges.serve_named, store),
@@ -106,14 +119,30 @@ def _comparisons(directory: Path, sizes: Sizes, libraries: tuple[str, ...]) -> l
     ]
 
 
-def _starts(exchange: str, libraries: list[str]) -> dict[str, Start]:
-    """Give what starts an exchange of each library."""
-    modules = {name: import_module(f"turnkeeper.benchmarks.{name}_actors") for name in libraries}
-    return {name: partial(Exchanger, getattr(module, f"{exchange}_{name}")) for name, module in modules.items()}
+def _peers(
+    directory: Path, libraries: list[str], sizes: Sizes
+) -> tuple[Callable[[str], dict[str, Start]], dict[str, str]]:
+    """Give what starts a kind of exchange of each library that can be measured, and why the others can't."""
+    left_out = {name: INSTALL for name in libraries if installed_version(name) is None}
+    if HEAVY in libraries and not sizes.heavy_messages:
+        left_out.setdefault(HEAVY, "takes too long for --quick")
+
+    def starts(kind: str) -> dict[str, Start]:
+        there = [name for name in libraries if name not in left_out]
+        return {name: partial(Exchanger, exchange, name, kind, str(directory)) for name in there}
+
+    return starts, left_out
 
 
 def _compare(comparison: _Comparison, rounds: int, tell: Tell) -> list[Run]:
     """Let all take turns, and compare each of ours with each of the others."""
+    params = {"messages": comparison.messages}
+    left_out = [{"against": library, "left_out": why, **params} for library, why in comparison.left_out.items()]
+    runs = _measure(comparison, rounds, tell, params) if comparison.others else []
+    return runs + [Run(comparison.name, each, {}) for each in left_out]
+
+
+def _measure(comparison: _Comparison, rounds: int, tell: Tell, params: dict[str, Any]) -> list[Run]:
     with ExitStack() as opened:
         if comparison.server is not None:
             opened.enter_context(comparison.server()).wait_ready()
@@ -124,11 +153,10 @@ def _compare(comparison: _Comparison, rounds: int, tell: Tell) -> list[Run]:
             subject.burst(comparison.messages)
         bursts = {name: partial(subject.burst, comparison.messages) for name, subject in subjects.items()}
         taken = interleaved(rounds, bursts, lambda line: tell(f"{comparison.name}: {line}"))
-    params = {"messages": comparison.messages}
-    runs = [
+    return [
         run_of(
             f"{comparison.name}, {comparison.figure}",
-            {"loop": loop, "against": other, **params},
+            {"loop": loop, "against": other, **_version(other), **params},
             taken[f"turnkeeper on {loop}"],
             taken[other],
             compared=comparison.figure,
@@ -136,6 +164,9 @@ def _compare(comparison: _Comparison, rounds: int, tell: Tell) -> list[Run]:
         for loop in comparison.ours
         for other in comparison.others
     ]
-    for library, why in comparison.left_out.items():
-        runs.append(Run(comparison.name, {"against": library, "left_out": why, **params}, {}))
-    return runs
+
+
+def _version(other: str) -> dict[str, str]:
+    """Say which version of a library takes part."""
+    found = installed_version(other) if other in LIBRARIES else None
+    return {} if found is None else {"installed": f"{other} {found}"}

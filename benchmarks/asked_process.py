@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Awaitable, Callable, Mapping
 from multiprocessing.connection import Connection
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import anyio
 
@@ -29,7 +29,7 @@ class AskedProcess:
     def __init__(self, function: Callable[..., None], *arguments: Any) -> None:
         self._process = MeasuredProcess(function, *arguments, ending_seconds=LEAVE_SECONDS)
 
-    def __enter__(self) -> AskedProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:

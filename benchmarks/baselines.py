@@ -3,11 +3,11 @@
     append        one file for all, opened for appending, growing: write and fdatasync
     filled        one file for all, filled with newlines ahead: pwrite into the filling and fdatasync
     sqlite        a row an event, WAL, synchronous=FULL, one transaction a flush
-    files         a file for each session, opened for appending: write and fdatasync
+    files         a file for each session, opened for appending: write and fdatasync; or write alone
 
 All run in the process that measures and cross no process boundary. What is `grouped` takes all that waits and syncs it
 at once, as a group commit does; `files` can do with threads what it can't do with groups. A batch that `flush` has
-returned from is durable, so far as the disk keeps its word.
+returned from outlives what `durability` says, so far as the disk keeps its word.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from .durability import POWER_LOSS, PROCESS_DEATH, Durability, sqlite_durability
+
+_SYNCED: Final = Durability(POWER_LOSS, "fdatasync")
+_WRITTEN: Final = Durability(PROCESS_DEATH, "write alone")
 
 DATABASE = "events.sqlite"
 """The file in which a baseline keeps rows."""
@@ -37,6 +42,10 @@ class Flushed(NamedTuple):
 class Baseline(Protocol):
     """One way to make events durable."""
 
+    @property
+    def durability(self) -> Durability:
+        """What a batch outlives once `flush` has returned."""
+
     def flush(self, batch: Sequence[Flushed]) -> None:
         """Make the events durable, together."""
 
@@ -50,6 +59,8 @@ MakeBaseline: TypeAlias = Callable[[Path, int], Baseline]
 
 class AppendedFile:
     """One file for all sessions, which grows with every event."""
+
+    durability = _SYNCED
 
     def __init__(self, directory: Path, sessions: int) -> None:
         self._file = os.open(directory / "append.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -66,6 +77,8 @@ class AppendedFile:
 
 class FilledFile:
     """One file for all sessions, whose size a flush rarely changes: newlines are written ahead, a MiB at a time."""
+
+    durability = _SYNCED
 
     def __init__(self, directory: Path, sessions: int) -> None:
         self._file = os.open(directory / "filled.jsonl", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -104,6 +117,10 @@ class SqliteRows:
             "CREATE TABLE IF NOT EXISTS events (session INTEGER, seq INTEGER, line BLOB, PRIMARY KEY (session, seq)) "
             "WITHOUT ROWID"
         )
+        mode, synchronous = (
+            self._database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
+        )
+        self.durability = sqlite_durability(mode, synchronous)
 
     def flush(self, batch: Sequence[Flushed]) -> None:
         """Insert the events in one transaction."""
@@ -111,17 +128,28 @@ class SqliteRows:
         self._database.executemany("INSERT INTO events VALUES (?, ?, ?)", batch)
         self._database.execute("COMMIT")
 
+    def read(self, session: int) -> list[bytes]:
+        """Select a session's lines."""
+        found = self._database.execute("SELECT line FROM events WHERE session = ? ORDER BY seq", (session,))
+        return [line for (line,) in found]
+
     def close(self) -> None:
         """Close the database."""
         self._database.close()
 
 
 class SessionFiles:
-    """A file for each session; the files of a batch are written and synced by `threads` at once, or one by one."""
+    """A file for each session; the files of a batch are written and synced by `threads` at once, or one by one.
 
-    def __init__(self, directory: Path, sessions: int, threads: int = 1) -> None:
+    Without `synced` they are written and left to the system.
+    """
+
+    def __init__(self, directory: Path, sessions: int, threads: int = 1, *, synced: bool = True) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._files = [os.open(directory / f"session-{number}.jsonl", flags, 0o600) for number in range(sessions)]
+        self._paths = [directory / f"session-{number}.jsonl" for number in range(sessions)]
+        self._files = [os.open(path, flags, 0o600) for path in self._paths]
+        self.durability = _SYNCED if synced else _WRITTEN
+        self._synced = synced
         self._threads = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def flush(self, batch: Sequence[Flushed]) -> None:
@@ -135,7 +163,12 @@ class SessionFiles:
     def _flush_one(self, event: Flushed) -> None:
         file = self._files[event.session]
         os.write(file, event.line)
-        os.fdatasync(file)
+        if self._synced:
+            os.fdatasync(file)
+
+    def read(self, session: int) -> list[bytes]:
+        """Read a session's lines."""
+        return self._paths[session].read_bytes().splitlines()
 
     def close(self) -> None:
         """Close the files."""

@@ -20,7 +20,7 @@ import anyio
 import trio
 from msgpack import Unpacker, packb
 
-from turnkeeper import open_runtime
+from turnkeeper import ActorRef, open_runtime
 from turnkeeper.runtime.mailbox import MESSAGES_MAX
 
 from .measured_process import MeasuredProcess
@@ -155,22 +155,32 @@ def require_all(messages: int, arrived: int) -> None:
 
 def tell_in_loop(starter: Connection, store: str, loop: Loop) -> None:
     """Tell an actor of the same loop."""
-    anyio.run(_use_actor, starter, store, False, backend=loop)
+    anyio.run(_use_actor, starter, store, False, _tells, backend=loop)
+
+
+def tell_worker(starter: Connection, store: str, loop: Loop) -> None:
+    """Tell an actor in a worker process."""
+    anyio.run(_use_actor, starter, store, True, _tells, backend=loop)
 
 
 def ask_worker(starter: Connection, store: str, loop: Loop) -> None:
     """Ask an actor in a worker process."""
-    anyio.run(_use_actor, starter, store, True, backend=loop)
+    anyio.run(_use_actor, starter, store, True, _asks, backend=loop)
 
 
-async def _use_actor(starter: Connection, store: str, process: bool) -> None:
+async def _use_actor(
+    starter: Connection, store: str, process: bool, exchange_with: Callable[[ActorRef], Exchange]
+) -> None:
     async with open_runtime(store) as runtime:
-        ref = await runtime.spawn(Taker, process=process)
-        if process:
-            await serve_bursts(starter, partial(time_asks, ask=partial(ref.ask, "echo")))
-        else:
-            tells = partial(time_tells, tell=partial(ref.tell, "take"), taken=partial(ref.ask, "taken"))
-            await serve_bursts(starter, tells)
+        await serve_bursts(starter, exchange_with(await runtime.spawn(Taker, process=process)))
+
+
+def _tells(ref: ActorRef) -> Exchange:
+    return partial(time_tells, tell=partial(ref.tell, "take"), taken=partial(ref.ask, "taken"))
+
+
+def _asks(ref: ActorRef) -> Exchange:
+    return partial(time_asks, ask=partial(ref.ask, "echo"))
 
 
 def serve_named(starter: Connection, store: str) -> None:

@@ -20,13 +20,16 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from .baselines import AppendedFile, FilledFile, MakeBaseline, SessionFiles, SqliteRows
+from .durability import POWER_LOSS
 from .filled_stores import Filling, well_used
 from .hosts import Host
 from .loads import Lines, Load, drive_baseline
 from .measuring import Figures, Run, Tell, be_quiet, interleaved, run_of
+from .peers import flushes
+from .peers.flushes import measure_flushes
 from .persisting import compare_persisting
 from .workplace import Workplace, run_alone
 
@@ -55,6 +58,7 @@ class Sizes:
     persisted: int
     rounds: int
     warm_up_seconds: float
+    peers: flushes.Sizes
 
 
 QUICK = Sizes(
@@ -66,6 +70,7 @@ QUICK = Sizes(
     persisted=500,
     rounds=3,
     warm_up_seconds=0.05,
+    peers=flushes.QUICK,
 )
 FULL = Sizes(
     stored=10_000_000,
@@ -76,9 +81,16 @@ FULL = Sizes(
     persisted=10_000,
     rounds=7,
     warm_up_seconds=0.5,
+    peers=flushes.FULL,
 )
 
-Subject: TypeAlias = Callable[[Load], Figures]
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """Who takes part: `burst` puts it under a load, and what it has flushed `survives` this."""
+
+    burst: Callable[[Load], Figures]
+    survives: str = POWER_LOSS
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +109,7 @@ _BASELINES = {
     "sqlite": _Compared(SqliteRows),
     "sqlite, grouped": _Compared(SqliteRows, grouped=True, crowd=True),
     "files": _Compared(SessionFiles),
+    "files, never synced": _Compared(partial(SessionFiles, synced=False)),
     f"files, {FILE_THREADS} threads": _Compared(partial(SessionFiles, threads=FILE_THREADS), grouped=True, crowd=True),
 }
 _ALONE = [name for name, compared in _BASELINES.items() if not compared.crowd]
@@ -129,9 +142,12 @@ def measure(sizes: Sizes, place: Workplace) -> list[Run]:
         }
         for host in hosts.values():
             host.wait_ready()
-        subjects = {name: host.burst for name, host in hosts.items()} | _baselines(place.directory, sessions, opened)
+        ours = {name: _Subject(host.burst) for name, host in hosts.items()}
+        subjects = ours | _baselines(place.directory, sessions, opened)
         opened.enter_context(_frozen_garbage())
         runs = _measure_all(sizes, subjects, place.tell)
+        about = {"loop": "trio", "event_bytes": EVENT_BYTES, "stored": sizes.stored, "base_stored": 0}
+        runs += measure_flushes(hosts[_TRIO].burst, sizes.peers, place.directory, place.tell, about)
     rounds = min(sizes.rounds, PERSISTING_ROUNDS_MAX)
     return runs + compare_persisting(place.directory / "persisted", sizes.persisted, rounds, place.tell)
 
@@ -143,17 +159,18 @@ def _stores(sizes: Sizes, place: Workplace) -> list[Path]:
     return place.stores.take(well_used(sizes.stored), Filling(sizes.stored, backend="sqlite"))
 
 
-def _baselines(directory: Path, sessions: int, opened: ExitStack) -> dict[str, Subject]:
-    subjects: dict[str, Subject] = {}
+def _baselines(directory: Path, sessions: int, opened: ExitStack) -> dict[str, _Subject]:
+    subjects = {}
     for number, (name, compared) in enumerate(_BASELINES.items()):
         place = directory / f"baseline-{number}"
         place.mkdir()
         baseline = opened.enter_context(closing(compared.make(place, sessions)))
-        subjects[name] = partial(drive_baseline, baseline, Lines(sessions), grouped=compared.grouped)
+        burst = partial(drive_baseline, baseline, Lines(sessions), grouped=compared.grouped)
+        subjects[name] = _Subject(burst, baseline.durability.survives)
     return subjects
 
 
-def _measure_all(sizes: Sizes, subjects: Mapping[str, Subject], tell: Tell) -> list[Run]:
+def _measure_all(sizes: Sizes, subjects: Mapping[str, _Subject], tell: Tell) -> list[Run]:
     everybody = [_SQLITE_STORE, *_BASELINES]
     runs = _measure_load(sizes, sizes.alone, [_TRIO, _ASYNCIO], [_SQLITE_STORE, *_ALONE], subjects, tell)
     runs += _measure_load(sizes, sizes.closed, [_TRIO], everybody, subjects, tell)
@@ -167,17 +184,17 @@ def _measure_load(
     load: Load,
     ours: Sequence[str],
     others: Sequence[str],
-    subjects: Mapping[str, Subject],
+    subjects: Mapping[str, _Subject],
     tell: Tell,
 ) -> list[Run]:
     """Let subjects take turns under a load, and compare each of ours with each of the others."""
-    taking_part = {name: partial(subjects[name], load) for name in (*ours, *others)}
+    taking_part = {name: partial(subjects[name].burst, load) for name in (*ours, *others)}
     for name in taking_part:
-        subjects[name](replace(load, seconds=sizes.warm_up_seconds))
+        subjects[name].burst(replace(load, seconds=sizes.warm_up_seconds))
     kind = f"{load.sessions} sessions, {load.kind}"
     measured = interleaved(sizes.rounds, taking_part, lambda line: tell(f"{kind}: {line}"))
     return [
-        _compare(sizes, load, measured, mine, other, compared)
+        _compare(sizes, load, measured, mine, other, compared, survives=subjects[other].survives)
         for mine in ours
         for other in others
         for compared in _compared_figures(load, other)
@@ -194,7 +211,14 @@ def _compared_figures(load: Load, other: str) -> list[str]:
 
 
 def _compare(
-    sizes: Sizes, load: Load, measured: Mapping[str, Sequence[Figures]], mine: str, other: str, compared: str
+    sizes: Sizes,
+    load: Load,
+    measured: Mapping[str, Sequence[Figures]],
+    mine: str,
+    other: str,
+    compared: str,
+    *,
+    survives: str,
 ) -> Run:
     """Put one of ours beside another; the run's name says of which figure the ratio is."""
     params = {
@@ -204,6 +228,7 @@ def _compare(
         "events_a_flush": load.events,
         "loop": mine.rpartition(" ")[2],
         "against": other,
+        "survives": survives,
         "event_bytes": EVENT_BYTES,
         "stored": sizes.stored,
         "base_stored": sizes.stored if other == _SQLITE_STORE else 0,

@@ -7,9 +7,10 @@ before it is measured is kept from its garbage collector (`gc.freeze`), as in a 
 from __future__ import annotations
 
 import gc
+from collections.abc import Awaitable, Callable
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 import anyio
 
@@ -20,6 +21,9 @@ from .measured_process import MeasuredProcess
 from .measuring import Figures
 
 Loop: TypeAlias = Literal["trio", "asyncio"]
+
+FlushSome: TypeAlias = Callable[[int, int], Awaitable[None]]
+"""Appends so many events to the session of this number, and waits until they are durable."""
 
 LEAVE_SECONDS = 10.0
 """How long a host may take to leave its store when it is no longer needed."""
@@ -34,7 +38,7 @@ class Host:
     def __init__(self, store: str, sessions: int, loop: Loop = "trio") -> None:
         self._process = MeasuredProcess(_be_host, store, sessions, loop, ending_seconds=LEAVE_SECONDS)
 
-    def __enter__(self) -> Host:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -75,10 +79,15 @@ async def _host(starter: Connection, store: str, count: int) -> None:
         gc.collect()
         gc.freeze()
         starter.send("ready")
-        while True:
-            # It waits without its loop: nothing is to be done until the next burst.
-            load: Load = starter.recv()
-            starter.send(await drive_sessions(partial(_flush, sessions, load.events), load))
+        await serve_loads(starter, partial(_flush, sessions))
+
+
+async def serve_loads(starter: Connection, flush: FlushSome) -> None:
+    """Flush under load after load, until the starter wants nothing more, which is EOFError."""
+    while True:
+        await anyio.wait_readable(starter)
+        load: Load = starter.recv()
+        starter.send(await drive_sessions(partial(flush, load.events), load))
 
 
 async def _flush(sessions: list[Session], events: int, number: int) -> None:

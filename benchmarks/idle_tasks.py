@@ -26,13 +26,13 @@ from .task_hosts import IDLE_COMMAND, Place, Servers
 
 PLAIN_COMMAND = (sys.executable, "-S", "-c", "pass")
 
-_TIMED_END = """
+TIMED_END = """
 import os, sys, time
 time.sleep(float(sys.argv[1]))
 os.write(1, b"%d" % time.monotonic_ns())
 os._exit(0)
 """
-TIMED_COMMAND = (sys.executable, "-I", "-S", "-c", _TIMED_END)
+TIMED_COMMAND = (sys.executable, "-I", "-S", "-c", TIMED_END)
 
 
 ROUNDS = 5
@@ -105,14 +105,15 @@ async def _measure_starts(place: Place, sizes: Sizes) -> Run:
         if number % 10 == 0:
             place.tell(f"start {number + 1} of {sizes.starts}, beside {sizes.live} tasks")
         if name == "ours":
-            ours.append(await _start(place))
+            ours.append(await start_idle(place))
         else:
             plain.append(_run_plainly())
     params = {"live": sizes.live, "starts": sizes.starts, "against": "Popen + wait of python3 -S -c pass"}
-    return run_of("task start p50_ms", params, _latencies(ours), _latencies(plain), compared="p50_ms")
+    return run_of("task start p50_ms", params, latency_rounds(ours), latency_rounds(plain), compared="p50_ms")
 
 
-async def _start(place: Place) -> float:
+async def start_idle(place: Place) -> float:
+    """Start a task that does nothing, and stop it; give the seconds until it ran."""
     began = time.perf_counter()
     task = await place.runtime.start_task(IDLE_COMMAND)
     seconds = time.perf_counter() - began
@@ -138,7 +139,7 @@ async def _measure_ends(place: Place, sizes: Sizes) -> Run:
     async def end_one(number: int) -> None:
         is_ours = number % 2 == 0
         await anyio.sleep(max(0.0, began + number * sizes.apart_seconds - time.monotonic()))
-        taken[is_ours].append(await (_wake(place, sizes) if is_ours else _wake_plainly(sizes)))
+        taken[is_ours].append(await (wake(place, sizes.runs_seconds) if is_ours else _wake_plainly(sizes)))
 
     async with anyio.create_task_group() as group:
         for number in range(2 * sizes.ends):
@@ -149,11 +150,14 @@ async def _measure_ends(place: Place, sizes: Sizes) -> Run:
         "apart_seconds": sizes.apart_seconds,
         "against": "anyio's Process.wait",
     }
-    return run_of("waiter awake p99_ms", params, _latencies(taken[True]), _latencies(taken[False]), compared="p99_ms")
+    return run_of(
+        "waiter awake p99_ms", params, latency_rounds(taken[True]), latency_rounds(taken[False]), compared="p99_ms"
+    )
 
 
-async def _wake(place: Place, sizes: Sizes) -> float:
-    task = await place.runtime.start_task([*TIMED_COMMAND, str(sizes.runs_seconds)])
+async def wake(place: Place, runs_seconds: float) -> float:
+    """Wait for the end of a task that runs so long; give the seconds from its last act to whoever waits."""
+    task = await place.runtime.start_task([*TIMED_COMMAND, str(runs_seconds)])
     await task.wait()
     awake = time.monotonic_ns()
     return (awake - int((await task.output()).data)) / 1e9
@@ -168,7 +172,7 @@ async def _wake_plainly(sizes: Sizes) -> float:
         return (awake - int(await process.stdout.receive())) / 1e9
 
 
-def _latencies(seconds: list[float]) -> list[Figures]:
+def latency_rounds(seconds: list[float]) -> list[Figures]:
     """Give figures of each round, which is made of neighbours."""
     return [
         {

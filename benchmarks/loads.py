@@ -7,6 +7,7 @@ The latencies of one burst become percentiles and events a second. Sessions are 
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -64,8 +65,8 @@ class Load:
 
     @property
     def patience(self) -> float:
-        """How many seconds the burst may take."""
-        return max(PATIENCE_FACTOR * self.seconds, PATIENCE_SECONDS_MIN)
+        """How many seconds the burst may take: a closed one ends with the last flush of each session."""
+        return math.inf if self.per_second is None else max(PATIENCE_FACTOR * self.seconds, PATIENCE_SECONDS_MIN)
 
 
 @dataclass(slots=True)

@@ -12,15 +12,20 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Any
 
 import turnkeeper
+from turnkeeper.runtime.tasks import tree
 
 ANSWER_SECONDS = 600.0
 """So long is waited for what a process says; the longest thing that it does in between is to build a large index."""
+
+DEATH_SECONDS = 5.0
+"""How long a killed process may take to die."""
 
 _RUN = "import sys; from turnkeeper.benchmarks.measured_process import run_child; run_child(int(sys.argv[1]))"
 
@@ -29,7 +34,7 @@ class MeasuredProcess:
     """A process that runs `function(connection, *arguments)`; what it raises, `receive` raises here.
 
     Left as a context manager, its end of the pipe is closed, it gets `ending_seconds` to end by itself (they may change
-    with what it does), and is then killed with all of its process group.
+    with what it does), and is then killed with all of its process session.
     """
 
     def __init__(self, function: Callable[..., None], *arguments: Any, ending_seconds: float = 0.0) -> None:
@@ -63,6 +68,7 @@ class MeasuredProcess:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+            _end_session(self._process.pid)
 
     def send(self, message: Any) -> None:
         """Say something to it."""
@@ -107,6 +113,21 @@ def child_environment() -> dict[str, str]:
     package = str(Path(turnkeeper.__file__).parent.parent)
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _end_session(leader: int) -> None:
+    """Kill who is left of a process session, in groups of their own, and wait until all are dead. Linux only."""
+    deadline = time.monotonic() + DEATH_SECONDS
+    while (left := _session(leader)) and time.monotonic() < deadline:
+        for each in left:
+            tree.send_signal(each.pid, each.start, signal.SIGKILL)
+        time.sleep(0.005)
+
+
+def _session(leader: int) -> list[tree.Process]:
+    pids = map(int, filter(str.isdecimal, os.listdir("/proc"))) if os.path.isdir("/proc") else ()
+    found = [each for pid in pids if (each := tree.process_of(pid)) is not None]
+    return [each for each in found if each.session == leader and each.is_alive]
 
 
 def receive_from_any(processes: Sequence[MeasuredProcess]) -> MeasuredProcess:

@@ -37,6 +37,8 @@ from .hosts import LEAVE_SECONDS
 from .machine import drop_caches
 from .measured_process import MeasuredProcess
 from .measuring import Figures, Run, Tell, be_quiet, interleaved, percentile, run_of
+from .peers import openings
+from .peers.openings import measure_openings
 from .workplace import Workplace, run_alone
 
 LAST = 50
@@ -50,10 +52,11 @@ class Sizes:
     events: int
     rounds: int
     warm_reads: int
+    openings: openings.Sizes
 
 
-QUICK = Sizes(events=200_000, rounds=3, warm_reads=100)
-FULL = Sizes(events=10_000_000, rounds=9, warm_reads=500)
+QUICK = Sizes(events=200_000, rounds=3, warm_reads=100, openings=openings.QUICK)
+FULL = Sizes(events=10_000_000, rounds=9, warm_reads=500, openings=openings.FULL)
 
 
 def run_load(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -> dict[str, Any]:
@@ -69,7 +72,11 @@ def measure(sizes: Sizes, place: Workplace) -> list[Run]:
     """Measure with these sizes."""
     filling = well_used(sizes.events)
     (store,) = place.stores.read(filling)
-    return [_read_last(store, filling, sizes, place.tell), _read_whole(store, filling, sizes, place.tell)]
+    return [
+        _read_last(store, filling, sizes, place.tell),
+        _read_whole(store, filling, sizes, place.tell),
+        *measure_openings(sizes.openings, place.directory, place.tell),
+    ]
 
 
 def _read_last(store: Path, filling: Filling, sizes: Sizes, tell: Tell) -> Run:

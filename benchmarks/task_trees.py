@@ -23,7 +23,8 @@ from .task_hosts import LIVES_SECONDS, Place
 PROCESSES_A_TREE = 5
 
 _SLEEP = f"sleep {LIVES_SECONDS}"
-TREE_COMMAND = ("sh", "-c", f"sh -c '{_SLEEP} & setsid {_SLEEP} & wait' & {_SLEEP} & wait")
+TREE_SCRIPT = f"sh -c '{_SLEEP} & setsid {_SLEEP} & wait' & {_SLEEP} & wait"
+TREE_COMMAND = ("sh", "-c", TREE_SCRIPT)
 
 GROWN_SECONDS = 60.0
 """So long trees have for getting all their processes."""
@@ -43,7 +44,7 @@ async def measure_stops(place: Place, sizes: Sizes) -> list[Run]:
     for number in range(sizes.rounds):
         place.tell(f"round {number + 1} of {sizes.rounds}: growing trees")
         tasks = await place.start_many([TREE_COMMAND] * sizes.trees)
-        processes = _grown((await place.servers()).shims, sizes.trees * PROCESSES_A_TREE)
+        processes = grown((await place.servers()).shims, sizes.trees * PROCESSES_A_TREE)
         place.tell(
             f"round {number + 1} of {sizes.rounds}: stopping {sizes.trees} tasks of {PROCESSES_A_TREE} processes"
         )
@@ -64,7 +65,7 @@ async def measure_stops(place: Place, sizes: Sizes) -> list[Run]:
     return [run]
 
 
-def _grown(roots: Sequence[int], count: int) -> list[tree.Process]:
+def grown(roots: Sequence[int], count: int) -> list[tree.Process]:
     """Wait until so many processes are below these, and give them. Raises TimeoutError."""
     deadline = time.monotonic() + GROWN_SECONDS
     while len(found := [each for root in roots for each in tree.below(root)]) < count:
@@ -78,7 +79,7 @@ def _kill_plainly(sizes: Sizes) -> float:
     """Grow trees that are no tasks, kill all of them at once, and give the seconds from the scan to the last end."""
     shells = [subprocess.Popen(TREE_COMMAND, stdin=subprocess.DEVNULL) for _ in range(sizes.trees)]
     try:
-        _grown([each.pid for each in shells], sizes.trees * (PROCESSES_A_TREE - 1))
+        grown([each.pid for each in shells], sizes.trees * (PROCESSES_A_TREE - 1))
     finally:
         began = time.perf_counter()
         found = _scan({each.pid for each in shells})

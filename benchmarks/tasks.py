@@ -2,7 +2,8 @@
 
 Each part runs in a host process of its own, on a store of its own, so none is measured with what another left behind:
 500 idle tasks and what happens beside them (`idle_tasks`), thousands of short ones (`short_tasks`), much output
-(`long_output`), many trees of processes that are stopped (`task_trees`).
+(`long_output`), many trees of processes that are stopped (`task_trees`), supervisord in our place
+(`peers.supervised_programs`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from . import idle_tasks, short_tasks, task_trees
 from .idle_tasks import measure_idle
 from .long_output import measure_output
 from .measuring import Run, Tell, be_quiet
+from .peers import supervised_programs
+from .peers.supervised_programs import INSTALL_SUPERVISOR, find_supervisord, measure_supervised
 from .room import require_space
 from .short_tasks import measure_finished, measure_timetable
 from .task_hosts import measure_part
@@ -34,6 +37,7 @@ class Sizes:
     short: short_tasks.Sizes
     output_bytes: int
     stops: task_trees.Sizes
+    supervised: supervised_programs.Sizes
 
     @property
     def task_bytes(self) -> int:
@@ -47,12 +51,14 @@ QUICK = Sizes(
     short_tasks.Sizes(tasks=100, timetable_seconds=2.0),
     output_bytes=200_000_000,
     stops=task_trees.Sizes(trees=50, rounds=1),
+    supervised=supervised_programs.Sizes(starts=15, ends=10, trees=10, rounds=3),
 )
 FULL = Sizes(
     idle_tasks.Sizes(live=500, starts=105, quiet_seconds=10.0, ends=150),
     short_tasks.Sizes(tasks=3_000, timetable_seconds=30.0),
     output_bytes=10_000_000_000,
     stops=task_trees.Sizes(trees=500, rounds=5),
+    supervised=supervised_programs.Sizes(starts=105, ends=100, trees=100, rounds=5),
 )
 
 
@@ -76,7 +82,16 @@ def measure(sizes: Sizes, place: Workplace) -> list[Run]:
         *measure_part(directory / "timetable", tell, measure_timetable, sizes.short),
         *_measure_output(directory, sizes.output_bytes, tell),
         *measure_part(directory / "trees", tell, measure_stops, sizes.stops),
+        *_measure_supervised(directory, sizes.supervised, tell),
     ]
+
+
+def _measure_supervised(directory: Path, sizes: supervised_programs.Sizes, tell: Tell) -> list[Run]:
+    """Measure supervisord beside tasks, if it is installed."""
+    supervisord = find_supervisord()
+    if supervisord is None:
+        return [Run("task start p50_ms", {"against": "supervisord", "left_out": INSTALL_SUPERVISOR}, {})]
+    return measure_part(directory / "supervised", tell, measure_supervised, supervisord, sizes)
 
 
 def _measure_output(directory: Path, size: int, tell: Tell) -> list[Run]:

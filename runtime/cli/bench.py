@@ -43,8 +43,9 @@ _out = click.option(
 def flush(invocation: Invocation, quick: bool, out: Path | None, stored: int | None) -> None:
     """Measure how long a flush takes, at 1, 100 and 1,000 sessions, in a store that holds many events.
 
-    Beside it: a store that SQLite keeps and that holds as many, a bare append with fdatasync, SQLite alone, and one
-    file a session. What counts is the ratio; times are this machine's. Takes 13 GB of disk, 1 GB with --quick.
+    Beside it: a store that SQLite keeps and that holds as many, a bare append with fdatasync, SQLite alone, one file a
+    session; and, where they are installed (pip install 'turnkeeper[peers]'), LangGraph's SQLite saver, the Agents SDK's
+    SQLite sessions, DBOS. What counts is the ratio; times are this machine's. Takes 13 GB of disk, 1 GB with --quick.
     """
     _measure(invocation, partial(_benchmark("flush", "run_flush"), quick, out, stored=stored))
 
@@ -67,7 +68,9 @@ def recovery(invocation: Invocation, quick: bool, out: Path | None) -> None:
 def load(invocation: Invocation, quick: bool, out: Path | None) -> None:
     """Measure reading from a store of 10,000,000 events: the last 50 of a session, and a whole one, cold.
 
-    Beside it: reading the same bytes. With --quick the store has 200,000. Takes 7 GB of disk, 0.8 GB with --quick.
+    Beside it: reading the same bytes. Also opening a session of 10,000 events, 2,000 with --quick, beside a JSONL file,
+    SQLite, and other libraries' sessions where they are installed (pip install 'turnkeeper[peers]'). With --quick the
+    store has 200,000. Takes 7 GB of disk, 0.8 GB with --quick.
     """
     _measure(invocation, partial(_benchmark("session_loading", "run_load"), quick, out))
 
@@ -168,8 +171,9 @@ def memory(invocation: Invocation, quick: bool, out: Path | None, seconds: float
 def tasks(invocation: Invocation, quick: bool, out: Path | None) -> None:
     """Measure tasks: starting, waiting and idling beside 500 live ones, thousands of short ones, stopping 500 trees.
 
-    Beside it: starting a plain program, waiting for a plain child, killing trees by a scan. Also what is left in memory
-    of a finished task, and while one prints 10 GB, which is what it takes of disk at most. Less with --quick.
+    Beside it: starting a plain program, waiting for a plain child, killing trees by a scan; and supervisord where it is
+    installed. Also what is left in memory of a finished task, and while one prints 10 GB, which is what it takes of
+    disk at most. Less with --quick.
     """
     _measure(invocation, partial(_benchmark("tasks", "run_tasks"), quick, out))
 
@@ -180,8 +184,8 @@ def tasks(invocation: Invocation, quick: bool, out: Path | None) -> None:
 def actors(invocation: Invocation, quick: bool, out: Path | None) -> None:
     """Measure what a message to an actor costs: in the loop, in a worker process, by name in another process.
 
-    Beside it: a memory channel of trio, msgpack over a Unix socket, and Pykka and xoscar where they are installed
-    (pip install 'turnkeeper[peers]').
+    Beside it: a memory channel of trio, msgpack over a Unix socket, and Pykka, xoscar and, without --quick, Ray where
+    they are installed (pip install 'turnkeeper[peers]').
     """
     _measure(invocation, partial(_benchmark("actors", "run_actors"), quick, out))
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from turnkeeper.benchmarks import actors
 from turnkeeper.benchmarks.exchanges import TEXT, ask_figures, tell_figures, time_asks, time_tells
+from turnkeeper.benchmarks.peers.catalogue import INSTALL, installed_version
 from turnkeeper.benchmarks.workplace import run_alone
 
 SIZES = actors.Sizes(tells=1_500, asks=3, rounds=2)
@@ -48,15 +49,47 @@ def test_each_way_is_compared_with_what_trio_and_msgpack_can_do(tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["actors.json"]
 
 
-@pytest.mark.parametrize("library", actors.LIBRARIES)
-def test_another_library_is_measured_where_it_is_installed(tmp_path: Path, library: str) -> None:
-    """Telling and asking, all messages of which arrive."""
-    if find_spec(library) is None:
-        pytest.skip(f"{library} isn't installed")
-    result = run_alone("actors", partial(actors.measure, actors.Sizes(20, 3, 1), libraries=(library,)), tmp_path)
+@pytest.mark.parametrize(
+    ("library", "told"),
+    [
+        ("pykka", "tell in the loop"),
+        ("xoscar", "tell in the loop"),
+        pytest.param("ray", "tell a worker", marks=pytest.mark.long),
+    ],
+)
+def test_another_library_is_measured_where_it_is_installed(tmp_path: Path, library: str, told: str) -> None:
+    """Telling and asking, all messages of which arrive; no process of it is left, and no file."""
+    version = installed_version(library)
+    if version is None:
+        pytest.skip(f"{library} isn't installed: {INSTALL}")
+    sizes = actors.Sizes(20, 3, 1, heavy_messages=5)
+    result = run_alone("actors", partial(actors.measure, sizes, libraries=(library,)), tmp_path)
     theirs = [run for run in result["runs"] if run["params"]["against"] == library]
-    assert [run["name"].partition(",")[0] for run in theirs] == ["tell in the loop"] * 2 + ["ask a worker"] * 2
+    assert [run["name"].partition(",")[0] for run in theirs] == [told] * 2 + ["ask a worker"] * 2
+    assert {run["params"]["installed"] for run in theirs} == {f"{library} {version}"}
     assert all(0 < value < 1_000_000 for run in theirs for value in run["base"].values())
+    assert [path.name for path in tmp_path.iterdir()] == ["actors.json"]
+    assert [pid for pid in filter(str.isdecimal, os.listdir("/proc")) if is_at_work(pid, str(tmp_path))] == []
+
+
+def is_at_work(pid: str, directory: str) -> bool:
+    """Say whether a process works in the directory, which may be gone."""
+    try:
+        return os.readlink(f"/proc/{pid}/cwd").startswith(directory)
+    except OSError:
+        return False
+
+
+def test_ray_is_left_out_of_what_is_to_be_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installed or not: its rows say why, and nothing of ours is measured for them."""
+    monkeypatch.setattr(actors, "_measure", lambda *arguments: [])
+    for version, why in [("2.60", "takes too long for --quick"), (None, INSTALL)]:
+        monkeypatch.setattr(actors, "installed_version", lambda library, version=version: version)
+        result = run_alone("actors", partial(actors.measure, SIZES, libraries=("ray",)))
+        assert [(run["name"], run["params"]["left_out"]) for run in result["runs"]] == [
+            ("tell a worker", why),
+            ("ask a worker", why),
+        ]
 
 
 @pytest.mark.trio

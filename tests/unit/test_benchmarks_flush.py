@@ -21,8 +21,10 @@ from turnkeeper.benchmarks.baselines import (
     SessionFiles,
     SqliteRows,
 )
+from turnkeeper.benchmarks.durability import POWER_LOSS, PROCESS_DEATH, Durability
 from turnkeeper.benchmarks.flush import EVENT_BYTES, Sizes, measure
 from turnkeeper.benchmarks.loads import Lines, Load, drive_baseline, drive_sessions
+from turnkeeper.benchmarks.peers import flushes
 from turnkeeper.benchmarks.workplace import run_alone
 
 TINY = Sizes(
@@ -34,6 +36,7 @@ TINY = Sizes(
     persisted=20,
     rounds=1,
     warm_up_seconds=0.01,
+    peers=flushes.Sizes((Load(1, 0.02),), rounds=1, warm_up_seconds=0.01, peers=()),
 )
 
 
@@ -47,6 +50,8 @@ def test_every_load_compares_ours_with_every_baseline(tmp_path: Path) -> None:
         assert 0 < run["figures"]["p50_ms"] <= run["figures"]["p99_ms"]
         assert run["ratio"] == pytest.approx(run["figures"][compared] / run["base"][compared], rel=0.01, abs=0.001)
         assert run["params"]["stored"] == 200
+        unsynced = run["params"]["against"] == "files, never synced"
+        assert run["params"]["survives"] == (PROCESS_DEATH if unsynced else POWER_LOSS)
         assert run["params"]["base_stored"] == (200 if run["params"]["against"] == "turnkeeper on SQLite" else 0)
     alone = [run for run in runs if run["params"]["sessions"] == 1]
     assert [(run["name"], run["params"]["loop"]) for run in alone if run["params"]["against"] == "append"] == [
@@ -55,7 +60,7 @@ def test_every_load_compares_ours_with_every_baseline(tmp_path: Path) -> None:
         ("flush p50_ms", "asyncio"),
         ("flush p99_ms", "asyncio"),
     ]
-    assert [run["name"] for run in runs[len(alone) :]] == ["flush per_second"] * 8 + ["flush p99_ms"] * 8 + [
+    assert [run["name"] for run in runs[len(alone) :]] == ["flush per_second"] * 9 + ["flush p99_ms"] * 9 + [
         "flush per_second"
     ]
     assert runs[-1]["params"]["events_a_flush"] == 10
@@ -91,7 +96,9 @@ def written_lines(directory: Path, session: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize(
-    "make", [AppendedFile, FilledFile, SqliteRows, SessionFiles, partial(SessionFiles, threads=2)], ids=str
+    "make",
+    [AppendedFile, FilledFile, SqliteRows, SessionFiles, partial(SessionFiles, threads=2, synced=False)],
+    ids=str,
 )
 def test_a_baseline_keeps_every_event_in_order(tmp_path: Path, make: MakeBaseline) -> None:
     """What it is compared by is real: every event that it was given is there, one by one and in groups."""
@@ -107,6 +114,8 @@ def test_a_baseline_keeps_every_event_in_order(tmp_path: Path, make: MakeBaselin
 
 class Slow:
     """A baseline that takes its time, and counts."""
+
+    durability = Durability(PROCESS_DEATH, "nothing")
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

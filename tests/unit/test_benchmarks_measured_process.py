@@ -41,7 +41,7 @@ def end_slowly(starter, path):
 
 def start_another(starter, size):
     child = subprocess.Popen([sys.executable, "-c", "print(flush=True); import time; time.sleep(60)"],
-                             stdout=subprocess.PIPE)
+                             stdout=subprocess.PIPE, process_group=0)
     child.stdout.readline()
     starter.send(child.pid)
     starter.recv()
@@ -121,7 +121,10 @@ def test_one_that_is_given_time_ends_in_order(tmp_path: Path) -> None:
 
 
 def test_nothing_that_it_started_is_left_and_its_memory_counts() -> None:
-    """All of its group is killed with it; while they live, what both have is counted together, at its greatest."""
+    """All of its process session is killed with it, in whatever group.
+
+    While they live, what both have is counted together, at its greatest.
+    """
     with start("start_another", 50_000_000) as process:
         child = process.receive()
         assert set(family(process.pid)) == {process.pid, child}

@@ -14,6 +14,7 @@ import pytest
 from turnkeeper.benchmarks import idle_tasks, short_tasks, task_trees, tasks
 from turnkeeper.benchmarks.inhabitants import inhabitants
 from turnkeeper.benchmarks.measuring import be_quiet
+from turnkeeper.benchmarks.peers import supervised_programs
 from turnkeeper.benchmarks.task_hosts import measure_part
 from turnkeeper.benchmarks.workplace import run_alone
 from turnkeeper.runtime.tasks.tree import process_of
@@ -23,6 +24,7 @@ SIZES = tasks.Sizes(
     short_tasks.Sizes(tasks=30, timetable_seconds=0.5, per_minute=1_200),
     output_bytes=5_000_000,
     stops=task_trees.Sizes(trees=4, rounds=1),
+    supervised=supervised_programs.Sizes(starts=2, ends=2, trees=2, rounds=1),
 )
 
 # What a host runs is pickled by its module's name, and this module has none that another process knows.
@@ -43,7 +45,7 @@ async def fail(place, path):
 def test_each_question_gets_a_run(tmp_path: Path) -> None:
     """Everything that is measured is there and can be true, nothing is left of the tasks, and the files are removed."""
     result = run_alone("tasks", partial(tasks.measure, SIZES), tmp_path)
-    idle, start, wake, memory, timetable, output, stop = result["runs"]
+    idle, start, wake, memory, timetable, output, stop, *_ = result["runs"]
     assert 500 < idle["figures"]["pss_kb"] < 20_000
     assert idle["figures"]["tasks_cpu_percent"] < 100
     for run in (start, wake):
@@ -71,13 +73,15 @@ def test_each_question_gets_a_run(tmp_path: Path) -> None:
 def test_without_room_for_the_output_the_rest_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run says why it is left out, and what to do."""
     monkeypatch.setattr(tasks, "measure_part", lambda *arguments: [])
+    monkeypatch.setattr(tasks, "find_supervisord", lambda: None)
     fields = [*os.statvfs(tmp_path)]
     fields[4] = (1 << 30) // fields[1]  # a GiB is free
     monkeypatch.setattr("os.statvfs", lambda path: os.statvfs_result(fields))
-    (run,) = run_alone("tasks", partial(tasks.measure, tasks.FULL))["runs"]
+    run, beside = run_alone("tasks", partial(tasks.measure, tasks.FULL))["runs"]
     assert run["params"]["output_bytes"] == 10_000_000_000
     assert "GB of disk and 1.1 GB are free; make space" in run["params"]["left_out"]
-    assert run["figures"] == {}
+    assert run["figures"] == beside["figures"] == {}
+    assert beside["params"]["left_out"] == "pip install 'turnkeeper[peers]', or apt install supervisor"
 
 
 def test_a_part_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

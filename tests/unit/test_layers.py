@@ -42,15 +42,21 @@ OWN_PROCESSES = [
     "runtime/workers/worker_main.py",
 ]
 ONLY_IN = {
+    "agents": ["benchmarks/peers/agents_session.py"],
     "asyncio": [],
+    "dbos": ["benchmarks/peers/dbos_workflows.py"],
     "jinja2": ["benchmarks/chaos/page.py"],
+    "langgraph": ["benchmarks/peers/langgraph_saver.py"],
     "lmdb": ["storage/index.py"],
     "msgpack": ["runtime/frames.py", "benchmarks/exchanges.py"],
     "os.fdatasync": ["storage/filesystem.py", "runtime/tasks/directory.py", "benchmarks/*"],
     "os.fsync": ["storage/filesystem.py", "benchmarks/*"],
     "psutil": ["runtime/identity.py"],
+    "pykka": ["benchmarks/peers/pykka_actors.py"],
+    "ray": ["benchmarks/peers/ray_actors.py"],
     "trio": OWN_PROCESSES,
     "trio_parallel": OWN_PROCESSES,
+    "xoscar": ["benchmarks/peers/xoscar_actors.py"],
 }
 # Put together here, so that this file does not mention them either.
 FORBIDDEN_WORDS = ["/" + "work/", "../" + "shared", "." + "library/", "/" + "tmp/tk"]
@@ -146,6 +152,7 @@ def test_no_file_mentions_a_machine() -> None:
         ("runtime/workers/worker_main.py", "import asyncio.events"),
         ("storage/segment.py", "import lmdb as database"),
         ("actors/writer/writer.py", "from msgpack import packb"),
+        ("benchmarks/actors.py", "import ray"),
         ("benchmarks/chaos/report.py", "from jinja2 import Environment"),
         ("runtime/processes.py", "import psutil"),
         ("storage/segment.py", "import os\nos.fdatasync(1)"),

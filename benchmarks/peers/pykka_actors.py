@@ -15,8 +15,8 @@ from typing import Any
 import pykka
 import trio
 
-from .exchanges import TEXT, ask_figures, serve_bursts, tell_figures
-from .measuring import Figures
+from ..exchanges import TEXT, ask_figures, serve_bursts, tell_figures
+from ..measuring import Figures
 
 
 class PykkaTaker(pykka.ThreadingActor):  # type: ignore[misc]  # its types are left out, as they may not be there
@@ -34,12 +34,12 @@ class PykkaTaker(pykka.ThreadingActor):  # type: ignore[misc]  # its types are l
         return taken
 
 
-def tell_pykka(starter: Connection) -> None:
+def tell_pykka(starter: Connection, directory: str) -> None:
     """Tell an actor in another thread of the process."""
     _use_actor(starter, _time_tells)
 
 
-def ask_pykka(starter: Connection) -> None:
+def ask_pykka(starter: Connection, directory: str) -> None:
     """Ask an actor in another thread of the process."""
     _use_actor(starter, _time_asks)
 

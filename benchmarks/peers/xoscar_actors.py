@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 import anyio
 import xoscar
 
-from .exchanges import serve_bursts, time_asks, time_tells
+from ..exchanges import serve_bursts, time_asks, time_tells
 
 _ADDRESS = "127.0.0.1"
 
@@ -37,12 +37,12 @@ class XoscarTaker(xoscar.Actor):  # type: ignore[misc]  # it has no types
         return taken
 
 
-def tell_xoscar(starter: Connection) -> None:
+def tell_xoscar(starter: Connection, directory: str) -> None:
     """Tell an actor of the same loop."""
     anyio.run(_tell, starter, backend="asyncio")
 
 
-def ask_xoscar(starter: Connection) -> None:
+def ask_xoscar(starter: Connection, directory: str) -> None:
     """Ask an actor in another process."""
     anyio.run(_ask, starter, backend="asyncio")
 

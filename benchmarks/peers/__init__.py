@@ -1,0 +1,1 @@
+"""Libraries that turnkeeper is measured beside: one module each, loaded only where the library is installed."""

@@ -1,0 +1,59 @@
+"""Opening a long session: all its events as a program gets them that goes on with it, of ours and of the peers.
+
+Warm, and each from a store of its own that holds this session alone. For LangGraph that is the last checkpoint's state,
+for DBOS the steps of a workflow with what they gave, for a file or a table each line parsed.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from ..measuring import Run, Tell, interleaved, run_of
+from .catalogue import INSTALL, OURS, READING, KeeperPeer
+from .keeper_hosts import KeeperReader
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How long the session is, how often it is read in a round, and how many rounds there are."""
+
+    events: int
+    reads: int
+    rounds: int
+    peers: tuple[KeeperPeer, ...] = READING
+
+
+QUICK = Sizes(events=2_000, reads=2, rounds=3)
+FULL = Sizes(events=10_000, reads=5, rounds=9)
+
+
+def measure_openings(sizes: Sizes, directory: Path, tell: Tell) -> list[Run]:
+    """Compare ours with each peer that is installed; a row for each of the others says how it would be."""
+    there = [peer for peer in sizes.peers if peer.installed is not None]
+    tell(f"filling sessions of {sizes.events:,} events")
+    with ExitStack() as opened:
+        readers = {
+            peer: opened.enter_context(KeeperReader(peer, directory / f"opening-{number}", sizes.events))
+            for number, peer in enumerate([OURS, *there])
+        }
+        for reader in readers.values():
+            reader.wait_ready()
+            reader.read(1)
+        reads = {peer.name: partial(reader.read, sizes.reads) for peer, reader in readers.items()}
+        taken = interleaved(sizes.rounds, reads, lambda line: tell(f"opening a session: {line}"))
+    params = {"session_events": sizes.events, "reads": sizes.reads, "cache": "warm"}
+    runs = [
+        run_of(
+            "load session p50_ms",
+            {**params, "against": peer.name, "installed": peer.installed},
+            taken[OURS.name],
+            taken[peer.name],
+            compared="p50_ms",
+        )
+        for peer in there
+    ]
+    left_out = [{**params, "against": peer.name, "left_out": INSTALL} for peer in sizes.peers if peer not in there]
+    return runs + [Run("load session p50_ms", each, {}) for each in left_out]
