@@ -86,7 +86,8 @@ class StandIn:
         self.__dict__.update(names)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
+        found = self.__dict__[name] = getattr(self._module, name)  # so it is asked for each name once
+        return found
 
 
 class Directory:
