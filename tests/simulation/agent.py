@@ -115,6 +115,11 @@ class Agent:
         assert self._session is not None
         return self._session
 
+    @property
+    def _head_with_text(self) -> int:
+        """The next event's number: what was written before takes one, also if the event is refused then."""
+        return self._own.head + self._own._stream.has_text
+
     def _data(self) -> dict[str, Any]:
         """Make data that no other event has."""
         self._common.counter += 1
@@ -170,11 +175,11 @@ class Agent:
     async def _append_event(self, type: str, data: dict[str, Any]) -> None:
         session = self._own
         self._notes.sent(session.id, [(type, data)])
-        head = session.head
+        head = self._head_with_text
         try:
             self._seqs.append(await session.append(type, data))
         except Exception:
-            if session.head == head:
+            if session.head <= head:
                 self._notes.refused(session.id, [(type, data)])
             else:
                 self._seqs.append(None)
@@ -248,11 +253,11 @@ class Agent:
         id = f"call-{self._common.counter}"
         started = {"id": id, "name": "bash", "arguments": {}, "effect": "once"}
         self._notes.sent(session.id, [("tool/started", started)])
-        head = session.head
+        head = self._head_with_text
         try:
             await session.tool_started(id, "bash", {})
         except Exception:
-            if session.head == head:
+            if session.head <= head:
                 self._notes.refused(session.id, [("tool/started", started)])
             else:
                 self._seqs.append(None)
@@ -262,11 +267,11 @@ class Agent:
         if self._rng.random() < 0.7:
             finished = {"id": id, "output": f"done {id}"}
             self._notes.sent(session.id, [("tool/finished", finished)])
-            head = session.head
+            head = self._head_with_text
             try:
                 await session.tool_finished(id, finished["output"])
             except Exception:
-                if session.head == head:
+                if session.head <= head:
                     self._notes.refused(session.id, [("tool/finished", finished)])
                     raise
                 self._seqs.append(None)
