@@ -32,13 +32,16 @@ from turnkeeper.storage.exact_json import encode_event
 from .asked_process import answer_all
 from .baselines import DATABASE, AppendedFile, Flushed
 from .filled_stores import session_name
-from .loads import EVENT_DATA, EVENT_TYPE, READY_SECONDS
+from .loads import EVENT_DATA, EVENT_TYPE
 
 NUMBER = "number"
 """Member of an event's data that says which one of its timetable it is."""
 
 WOKEN, LOOKING = "woken", "looking"
 """How followers hear of more."""
+
+READY_SECONDS = 0.03
+"""How long before the first planned event an appender's tasks are started."""
 
 TAIL_SECONDS = 0.1
 SELECT_SECONDS = 0.01

@@ -36,7 +36,7 @@ class Sizes:
     rounds: int = 5
 
 
-QUICK = Sizes(Pace(100, 200, 25), crowds=(10,), catching_up=50_000, messages=30, tokens_per_second=10_000)
+QUICK = Sizes(Pace(100, 200, 20), crowds=(10,), catching_up=50_000, messages=20, tokens_per_second=20_000)
 FULL = Sizes(Pace(100, 200, 100), crowds=(1, 10, 100), catching_up=1_000_000, messages=200, tokens_per_second=1_000)
 
 
