@@ -18,8 +18,8 @@ from typing import Any, Final, TypeAlias
 
 from . import exchanges
 from .exchanges import Exchanger, Loop
-from .measuring import Run, Tell, be_quiet, interleaved, run_of
-from .peers.catalogue import INSTALL, installed_version
+from .measuring import Figures, Run, Tell, be_quiet, interleaved, run_of
+from .peers.catalogue import INSTALL, failure, installed_version
 from .peers.exchanging import exchange
 from .workplace import Workplace, run_alone
 
@@ -148,12 +148,12 @@ def _measure(comparison: _Comparison, rounds: int, tell: Tell, params: dict[str,
             opened.enter_context(comparison.server()).wait_ready()
         starts = {**{f"turnkeeper on {loop}": start for loop, start in comparison.ours.items()}, **comparison.others}
         subjects = {name: opened.enter_context(start()) for name, start in starts.items()}
-        for subject in subjects.values():
-            subject.wait_ready()
-            subject.burst(comparison.messages)
         bursts = {name: partial(subject.burst, comparison.messages) for name, subject in subjects.items()}
+        failed = {name: why for name, subject in subjects.items() if (why := _failure(name, subject, bursts[name]))}
+        for name in failed:
+            del bursts[name]
         taken = interleaved(rounds, bursts, lambda line: tell(f"{comparison.name}: {line}"))
-    return [
+    runs = [
         run_of(
             f"{comparison.name}, {comparison.figure}",
             {"loop": loop, "against": other, **_version(other), **params},
@@ -163,7 +163,21 @@ def _measure(comparison: _Comparison, rounds: int, tell: Tell, params: dict[str,
         )
         for loop in comparison.ours
         for other in comparison.others
+        if other not in failed
     ]
+    return runs + [Run(comparison.name, {"against": name, "left_out": failed[name], **params}, {}) for name in failed]
+
+
+def _failure(name: str, subject: Exchanger, burst: Callable[[], Figures]) -> str | None:
+    """Let a subject do one burst to warm up; say what keeps a library from that, raise what keeps ours."""
+    try:
+        subject.wait_ready()
+        burst()
+    except Exception as error:
+        if name not in LIBRARIES:
+            raise
+        return failure(_version(name)["installed"], error)
+    return None
 
 
 def _version(other: str) -> dict[str, str]:

@@ -18,6 +18,7 @@ from .idle_tasks import measure_idle
 from .long_output import measure_output
 from .measuring import Run, Tell, be_quiet
 from .peers import supervised_programs
+from .peers.catalogue import failure
 from .peers.supervised_programs import INSTALL_SUPERVISOR, find_supervisord, measure_supervised
 from .room import require_space
 from .short_tasks import measure_finished, measure_timetable
@@ -89,9 +90,13 @@ def measure(sizes: Sizes, place: Workplace) -> list[Run]:
 def _measure_supervised(directory: Path, sizes: supervised_programs.Sizes, tell: Tell) -> list[Run]:
     """Measure supervisord beside tasks, if it is installed."""
     supervisord = find_supervisord()
-    if supervisord is None:
-        return [Run("task start p50_ms", {"against": "supervisord", "left_out": INSTALL_SUPERVISOR}, {})]
-    return measure_part(directory / "supervised", tell, measure_supervised, supervisord, sizes)
+    left_out = INSTALL_SUPERVISOR
+    if supervisord is not None:
+        try:
+            return measure_part(directory / "supervised", tell, measure_supervised, supervisord, sizes)
+        except Exception as error:
+            left_out = failure(supervisord, error)
+    return [Run("task start p50_ms", {"against": "supervisord", "left_out": left_out}, {})]
 
 
 def _measure_output(directory: Path, size: int, tell: Tell) -> list[Run]:

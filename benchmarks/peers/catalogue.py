@@ -1,4 +1,4 @@
-"""Which peers there are, and whether they are installed: who isn't gets a row that says how to install it.
+"""Which peers there are, and whether they are installed: who isn't gets a row that says how, who fails one with why.
 
 Nothing here loads a library; that happens in the processes in which they are measured.
 """
@@ -11,6 +11,8 @@ from typing import Final
 
 INSTALL: Final = "pip install 'turnkeeper[peers]'"
 
+WHY_CHARACTERS_MAX: Final = 300
+
 
 def installed_version(distribution: str) -> str | None:
     """Give the version of a distribution as pip names it, None if it isn't installed."""
@@ -18,6 +20,14 @@ def installed_version(distribution: str) -> str | None:
         return version(distribution)
     except PackageNotFoundError:
         return None
+
+
+def failure(installed: str, error: Exception) -> str:
+    """Say in one line that a peer doesn't work here, so that the others are measured all the same."""
+    first: BaseException = error
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return " ".join(f"{installed} fails here: {type(first).__name__}: {first}".split())[:WHY_CHARACTERS_MAX]
 
 
 @dataclass(frozen=True, slots=True)

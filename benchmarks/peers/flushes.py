@@ -6,7 +6,7 @@ peer's events outlive; ours outlive a power loss. A peer has fewer sessions wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from ..durability import Durability
 from ..loads import Load
 from ..measuring import Figures, Run, Tell, interleaved, run_of
-from .catalogue import FLUSHING, INSTALL, KeeperPeer
+from .catalogue import FLUSHING, INSTALL, KeeperPeer, failure
 from .keeper_hosts import KeeperHost
 
 Subject: TypeAlias = Callable[[Load], Figures]
@@ -38,22 +38,39 @@ QUICK = Sizes((Load(1, 0.1), Load(100, 0.1), Load(100, 0.1, events=10)), rounds=
 FULL = Sizes((Load(1, 0.5), Load(100, 0.5), Load(100, 0.5, events=10)), rounds=7, warm_up_seconds=0.2)
 
 
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """A peer that takes part."""
+
+    peer: KeeperPeer
+    host: KeeperHost
+    durability: Durability
+
+    @property
+    def burst(self) -> Subject:
+        """What puts it under a load, of as many sessions as it can have."""
+        return lambda load: self.host.burst(_load_of(self.peer, load))
+
+
 def measure_flushes(ours: Subject, sizes: Sizes, directory: Path, tell: Tell, params: Mapping[str, Any]) -> list[Run]:
-    """Compare ours with each peer that is installed; a row for each of the others says how it would be.
+    """Compare ours with each peer that is installed and works; a row for each of the others says what it lacks.
 
     `params` are those of every run. The peers' files lie in `directory`.
     """
-    there = [peer for peer in sizes.peers if peer.installed is not None]
+    left_out = {peer: INSTALL for peer in sizes.peers if peer.installed is None}
     with ExitStack() as opened:
-        hosts = {peer: opened.enter_context(_host(peer, sizes, directory)) for peer in there}
-        durabilities = {peer: host.durability() for peer, host in hosts.items()}
-        runs = [
-            run
-            for load in (sizes.loads if hosts else ())
-            for run in _measure_load(ours, hosts, durabilities, load, sizes, tell, params)
-        ]
-    missing = [{**params, "against": peer.name, "left_out": INSTALL} for peer in sizes.peers if peer not in there]
-    return runs + [Run("flush", left_out, {}) for left_out in missing]
+        hosts = {peer: opened.enter_context(_host(peer, sizes, directory)) for peer in sizes.peers if peer.installed}
+        beside = []
+        for peer, host in hosts.items():
+            try:
+                beside.append(_Beside(peer, host, host.durability()))
+            except Exception as error:
+                left_out[peer] = failure(str(peer.installed), error)
+        loads = sizes.loads if beside else ()
+        runs = [run for load in loads for run in _measure_load(ours, beside, load, sizes, tell, params)]
+    return runs + [
+        Run("flush", {**params, "against": peer.name, "left_out": why}, {}) for peer, why in left_out.items()
+    ]
 
 
 def _host(peer: KeeperPeer, sizes: Sizes, directory: Path) -> KeeperHost:
@@ -66,33 +83,30 @@ def _load_of(peer: KeeperPeer, load: Load) -> Load:
 
 
 def _measure_load(
-    ours: Subject,
-    hosts: Mapping[KeeperPeer, KeeperHost],
-    durabilities: Mapping[KeeperPeer, Durability],
-    load: Load,
-    sizes: Sizes,
-    tell: Tell,
-    params: Mapping[str, Any],
+    ours: Subject, beside: Sequence[_Beside], load: Load, sizes: Sizes, tell: Tell, params: Mapping[str, Any]
 ) -> list[Run]:
     """Let all take turns under a load."""
-    subjects = {_OURS: (ours, load)} | {peer.name: (host.burst, _load_of(peer, load)) for peer, host in hosts.items()}
-    for burst, theirs in subjects.values():
-        burst(replace(theirs, seconds=sizes.warm_up_seconds))
+    subjects = {_OURS: ours} | {each.peer.name: each.burst for each in beside}
+    for burst in subjects.values():
+        burst(replace(load, seconds=sizes.warm_up_seconds))
     kind = f"{load.sessions} sessions, {load.events} a flush"
-    bursts = {name: partial(burst, theirs) for name, (burst, theirs) in subjects.items()}
+    bursts = {name: partial(burst, load) for name, burst in subjects.items()}
     taken = interleaved(sizes.rounds, bursts, lambda line: tell(f"{kind}: {line}"))
+    return [_compare(each, load, taken, params) for each in beside]
+
+
+def _compare(beside: _Beside, load: Load, taken: Mapping[str, Sequence[Figures]], params: Mapping[str, Any]) -> Run:
+    """Put ours beside a peer: one session's latency, or how many events a second many have."""
+    peer = beside.peer
+    about = {
+        "sessions": load.sessions,
+        "base_sessions": _load_of(peer, load).sessions,
+        "load": load.kind,
+        "events_a_flush": load.events,
+        "against": peer.name,
+        "installed": peer.installed,
+        **beside.durability._asdict(),
+        "burst_seconds": load.seconds,
+    }
     compared = "per_second" if load.sessions > 1 else "p50_ms"
-    runs = []
-    for peer in hosts:
-        about = {
-            "sessions": load.sessions,
-            "base_sessions": _load_of(peer, load).sessions,
-            "load": load.kind,
-            "events_a_flush": load.events,
-            "against": peer.name,
-            "installed": peer.installed,
-            **durabilities[peer]._asdict(),
-            "burst_seconds": load.seconds,
-        }
-        runs.append(run_of(f"flush {compared}", {**params, **about}, taken[_OURS], taken[peer.name], compared=compared))
-    return runs
+    return run_of(f"flush {compared}", {**params, **about}, taken[_OURS], taken[peer.name], compared=compared)

@@ -10,10 +10,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from ..measuring import Run, Tell, interleaved, run_of
-from .catalogue import INSTALL, OURS, READING, KeeperPeer
+from .catalogue import INSTALL, OURS, READING, KeeperPeer, failure
 from .keeper_hosts import KeeperReader
+
+_NAME: Final = "load session p50_ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,29 +34,36 @@ FULL = Sizes(events=10_000, reads=5, rounds=9)
 
 
 def measure_openings(sizes: Sizes, directory: Path, tell: Tell) -> list[Run]:
-    """Compare ours with each peer that is installed; a row for each of the others says how it would be."""
-    there = [peer for peer in sizes.peers if peer.installed is not None]
+    """Compare ours with each peer that is installed and works; a row for each of the others says what it lacks."""
+    left_out = {peer: INSTALL for peer in sizes.peers if peer.installed is None}
     tell(f"filling sessions of {sizes.events:,} events")
     with ExitStack() as opened:
         readers = {
             peer: opened.enter_context(KeeperReader(peer, directory / f"opening-{number}", sizes.events))
-            for number, peer in enumerate([OURS, *there])
+            for number, peer in enumerate([OURS, *sizes.peers])
+            if peer.installed is not None
         }
-        for reader in readers.values():
-            reader.wait_ready()
-            reader.read(1)
-        reads = {peer.name: partial(reader.read, sizes.reads) for peer, reader in readers.items()}
+        for peer, reader in readers.items():
+            try:
+                reader.wait_ready()
+                reader.read(1)
+            except Exception as error:
+                if peer is OURS:
+                    raise
+                left_out[peer] = failure(str(peer.installed), error)
+        there = [peer for peer in readers if peer not in left_out]
+        reads = {peer.name: partial(readers[peer].read, sizes.reads) for peer in there}
         taken = interleaved(sizes.rounds, reads, lambda line: tell(f"opening a session: {line}"))
     params = {"session_events": sizes.events, "reads": sizes.reads, "cache": "warm"}
     runs = [
         run_of(
-            "load session p50_ms",
+            _NAME,
             {**params, "against": peer.name, "installed": peer.installed},
             taken[OURS.name],
             taken[peer.name],
             compared="p50_ms",
         )
         for peer in there
+        if peer is not OURS
     ]
-    left_out = [{**params, "against": peer.name, "left_out": INSTALL} for peer in sizes.peers if peer not in there]
-    return runs + [Run("load session p50_ms", each, {}) for each in left_out]
+    return runs + [Run(_NAME, {**params, "against": peer.name, "left_out": why}, {}) for peer, why in left_out.items()]

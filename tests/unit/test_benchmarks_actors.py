@@ -15,16 +15,20 @@ from turnkeeper.benchmarks.peers.catalogue import INSTALL, installed_version
 from turnkeeper.benchmarks.workplace import run_alone
 
 SIZES = actors.Sizes(tells=1_500, asks=3, rounds=2)
-UNKNOWN = "no_such_actor_library"
+UNKNOWN, BROKEN = "no_such_actor_library", "broken_actor_library"
 CHANNEL, PING_PONG = "a memory channel of trio", "msgpack over a Unix socket"
 
 
-def test_each_way_is_compared_with_what_trio_and_msgpack_can_do(tmp_path: Path) -> None:
+def test_each_way_is_compared_with_what_trio_and_msgpack_can_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the loop (more messages than a mailbox holds), in a worker process and by name; on trio and asyncio.
 
-    A library that isn't installed is left out, and a line says what would bring it.
+    A library that isn't installed, or fails, is left out, and a line says what would bring it, or why.
     """
-    result = run_alone("actors", partial(actors.measure, SIZES, libraries=(UNKNOWN,)), tmp_path)
+    monkeypatch.setattr(actors, "LIBRARIES", (UNKNOWN, BROKEN))
+    monkeypatch.setattr(actors, "installed_version", {BROKEN: "7"}.get)
+    result = run_alone("actors", partial(actors.measure, SIZES, libraries=(UNKNOWN, BROKEN)), tmp_path)
     runs = [run for run in result["runs"] if run["figures"]]
     assert [(run["name"], run["params"]["loop"], run["params"]["against"]) for run in runs] == [
         (name, loop, against)
@@ -41,9 +45,11 @@ def test_each_way_is_compared_with_what_trio_and_msgpack_can_do(tmp_path: Path) 
         assert run["rounds"]["ratio"] == pytest.approx([a / b for a, b in zip(ours, theirs, strict=True)], rel=0.01)
         assert all(0 < value < 1_000_000 for value in [*run["figures"].values(), *run["base"].values()])
     left_out = [run for run in result["runs"] if not run["figures"]]
-    assert [run["name"] for run in left_out] == ["tell in the loop", "ask a worker"]
-    assert {(run["params"]["against"], run["params"]["left_out"]) for run in left_out} == {
-        (UNKNOWN, "pip install 'turnkeeper[peers]'")
+    assert [run["name"] for run in left_out] == ["tell in the loop"] * 2 + ["ask a worker"] * 2
+    module = f"turnkeeper.benchmarks.peers.{BROKEN}_actors"
+    assert {run["params"]["against"]: run["params"]["left_out"] for run in left_out} == {
+        UNKNOWN: INSTALL,
+        BROKEN: f"{BROKEN} 7 fails here: ModuleNotFoundError: No module named '{module}'",
     }
     assert json.loads((tmp_path / "actors.json").read_text()) == result
     assert [path.name for path in tmp_path.iterdir()] == ["actors.json"]

@@ -163,6 +163,23 @@ def test_a_peer_that_loses_an_event_has_no_figures() -> None:
         anyio.run(time_reads, Forgetful(), 30, 1)
 
 
+BROKEN = KeeperPeer("a broken one", "no_such_module")
+
+
+def test_a_peer_that_fails_is_left_out_with_the_reason_and_the_others_are_measured(tmp_path: Path) -> None:
+    """A new release of one library must not take the figures of all the others."""
+    *flushed, broken = flush_beside(tmp_path, BROKEN, SQLITE)[0]
+    assert [run.params["against"] for run in flushed] == [SQLITE.name] * 2
+    why = "Python alone fails here: ModuleNotFoundError: No module named 'turnkeeper.benchmarks.peers.no_such_module'"
+    assert broken.params == {"stored": 7, "against": BROKEN.name, "left_out": why}
+    directory = tmp_path / "opened"
+    directory.mkdir()
+    sizes = openings.Sizes(events=3, reads=1, rounds=1, peers=(BROKEN, SQLITE))
+    opened, broken = openings.measure_openings(sizes, directory, be_quiet)
+    assert opened.params["against"] == SQLITE.name
+    assert (broken.params["against"], broken.params["left_out"]) == (BROKEN.name, why)
+
+
 @pytest.mark.parametrize(
     ("peer", "survives"),
     [
