@@ -23,6 +23,7 @@ from turnkeeper.storage.store import JOURNAL_DIRECTORY
 
 from .asked_process import Answer, AskedProcess, answer_all
 from .disk import used_bytes
+from .durability import POWER_LOSS
 from .loads import round_figures
 from .long_sessions import LONG_BYTES, RUN_EVENTS, LongFile, LongTable, fill_store, session_of
 from .measuring import Figures, Run, Tell, be_quiet, interleaved, run_of
@@ -110,7 +111,13 @@ class _Forks:
         subjects: dict[str, Measure] = {_OURS: partial(self._fork, None if where == "head" else at), **others}
         measured = interleaved(self.sizes.rounds, subjects, lambda line: tell(f"fork at {at:,}: {line}"))
         mine = measured.pop(_OURS)
-        params = {"events": max(self.sizes.lengths), "at": at, "run_events": RUN_EVENTS, "file_can_be_cloned": clones}
+        params = {
+            "events": max(self.sizes.lengths),
+            "at": at,
+            "run_events": RUN_EVENTS,
+            "file_can_be_cloned": clones,
+            "survives": POWER_LOSS,
+        }
         name = f"fork {where} p50_ms"
         return [
             run_of(name, {**params, "against": other}, mine, theirs, compared="p50_ms")

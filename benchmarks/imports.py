@@ -24,6 +24,7 @@ from typing import Any
 
 import orjson
 
+from .durability import POWER_LOSS
 from .measured_process import ANSWER_SECONDS, child_environment
 from .measuring import Figures, Run, Tell, be_quiet, interleaved, run_of
 from .process_memory import PeakMemory
@@ -31,7 +32,8 @@ from .room import require_space
 from .session_files import write_large, write_many
 from .workplace import Workplace, run_alone
 
-_OURS = "turnkeeper"
+_OURS, _PARSED, _COPIED = "turnkeeper", "orjson alone", "cp and fsync"
+_SURVIVES = {_PARSED: "nothing, as nothing is kept", _COPIED: POWER_LOSS}
 _FILE_BYTES = 30_000
 _FORMS = 4  # the files, a copy, and the store with what it fills ahead
 
@@ -88,15 +90,21 @@ def measure(sizes: Sizes, place: Workplace) -> list[Run]:
 def _compare(name: str, imported: _Imported, rounds: int, tell: Tell) -> list[Run]:
     subjects: dict[str, Callable[[], Figures]] = {
         _OURS: imported.store,
-        "orjson alone": imported.parse,
-        "cp and fsync": imported.copy,
+        _PARSED: imported.parse,
+        _COPIED: imported.copy,
     }
     imported.parse()  # so that all of it is in memory
     measured = interleaved(rounds, subjects, lambda line: tell(f"import {name}: {line}"))
     mine = measured.pop(_OURS)
     params = {"files": imported.files, "bytes": imported.size, "cache": "warm"}
     return [
-        run_of(f"import {name} seconds", {**params, "against": other}, mine, theirs, compared="seconds")
+        run_of(
+            f"import {name} seconds",
+            {**params, "against": other, "survives": _SURVIVES[other]},
+            mine,
+            theirs,
+            compared="seconds",
+        )
         for other, theirs in measured.items()
     ]
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from .asked_process import AskedProcess
+from .durability import POWER_LOSS
 from .followed_stores import (
     LOOKING,
     SELECT_SECONDS,
@@ -123,6 +124,7 @@ def _runs(pace: Pace, followers: int, measured: dict[str, list[Figures]]) -> lis
         "sessions": pace.sessions,
         "planned_per_second": pace.per_second,
         "events": pace.events,
+        "survives": POWER_LOSS,
     }
     return [
         run_of(f"follow live {figure}", {**params, "against": other}, mine, theirs, compared=figure)

@@ -28,6 +28,7 @@ from turnkeeper import Runtime, open_runtime
 
 from .asked_process import AskedProcess, answer_all
 from .baselines import DATABASE, AppendedFile, MakeBaseline, SqliteRows
+from .durability import POWER_LOSS
 from .loads import EVENT_DATA, EVENT_TYPE, Lines
 from .measuring import Figures, Run, Tell, interleaved, run_of
 
@@ -52,7 +53,7 @@ def compare_persisting(directory: Path, events: int, rounds: int, tell: Tell) ->
         }
         measured = interleaved(rounds, subjects, lambda line: tell(f"persisting {events:,} events: {line}"))
     mine = measured.pop(_OURS)
-    params = {"sessions": 1, "events": events}
+    params = {"sessions": 1, "events": events, "survives": POWER_LOSS}
     return [
         run_of(
             f"persist {what} per_second",
