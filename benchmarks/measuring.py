@@ -8,10 +8,9 @@ stands beside the smallest and the largest one.
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -42,7 +41,9 @@ class Run:
     """One result: `figures` are ours, `base` those compared with, `ratio` ours over base or as the name says.
 
     `spread` has the bounds of ours and of the "ratio": the smallest and the largest round, or what the name says.
-    `series` are measurements over something, as pairs. What `marks` finds that it was to reach becomes its `mark`.
+    `compared` is the figure that it is about, and that the ratio is of. `series` are measurements over something, as
+    pairs. `marks` are what it was to reach: each names the figure that counts, at most or at least how much, and
+    whether that is met.
     """
 
     name: str
@@ -53,7 +54,8 @@ class Run:
     spread: dict[str, Spread] = field(default_factory=dict)
     rounds: Rounds = field(default_factory=Rounds)
     series: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
-    mark: dict[str, Any] | None = None
+    compared: str | None = None
+    marks: list[dict[str, Any]] = field(default_factory=list)
 
 
 def run_of(
@@ -83,6 +85,7 @@ def run_of(
         _rounded(statistics.median(rounds.ratio)) if rounds.ratio else None,
         _spreads(rounds) if len(ours) > 1 else {},
         rounds,
+        compared=compared,
     )
 
 
@@ -124,17 +127,6 @@ class Measured:
     seconds: float
     runs: Sequence[Run] = ()
     left_out: str | None = None
-
-
-def report(machine: Mapping[str, Any], measured: Sequence[Measured]) -> dict[str, Any]:
-    """Give the result of suites as plain values."""
-    result = {
-        "machine": dict(machine),
-        "suites": [{"name": each.suite, "seconds": each.seconds, "left_out": each.left_out} for each in measured],
-        "runs": [{**asdict(run), "suite": each.suite} for each in measured for run in each.runs],
-    }
-    plain: dict[str, Any] = json.loads(json.dumps(result))
-    return plain
 
 
 def be_quiet(line: str) -> None:

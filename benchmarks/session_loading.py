@@ -116,7 +116,7 @@ def _read_whole(store: Path, filling: Filling, sizes: Sizes, tell: Tell) -> Run:
 
 def _compared(name: str, params: dict[str, Any], filling: Filling, measured: dict[str, list[Figures]]) -> Run:
     """Compare the figure that the run's name ends with."""
-    params = {"stored": filling.stored, "run_events": filling.run_events, **params}
+    params = {"stored": filling.stored, "run_events": filling.run_events, **params, "against": _BYTES}
     return run_of(f"load {name}", params, measured[_OURS], measured[_BYTES], compared=name.rpartition(" ")[2])
 
 

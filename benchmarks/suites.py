@@ -15,8 +15,9 @@ from typing import Any, Final
 from .filled_stores import FilledStores
 from .inhabitants import clear
 from .machine import describe_machine
-from .measuring import Measured, Tell, be_quiet, report
-from .workplace import Measure, Workplace, measured_directory, run_suite, save
+from .measuring import Measured, Tell, be_quiet
+from .results import ALL, Result, command_line, save_result
+from .workplace import Measure, Workplace, measured_directory, run_suite
 
 SUITES: Final[Mapping[str, str]] = {
     "load": "session_loading",
@@ -32,9 +33,6 @@ SUITES: Final[Mapping[str, str]] = {
     "tasks": "tasks",
 }
 """Each suite's module, in the order in which they run."""
-
-ALL: Final = "report"
-"""The name of the result of all."""
 
 
 def measure_of(name: str, quick: bool) -> Measure:
@@ -57,8 +55,9 @@ def run_all(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -> d
                 told = partial(_tell_place, tell, f"{number} of {len(SUITES)}, {name}")
                 stores.tell = told
                 measured.append(_run_one(name, quick, Workplace(directory / name, stores, told)))
-    result = report(machine, measured)
-    save(result, ALL, out)
+    result = Result(machine, measured, command_line()).as_map()
+    if out is not None:
+        save_result(result, ALL, out)
     return result
 
 

@@ -6,10 +6,9 @@ Nothing that was in the directory before is touched, and nothing stays there but
 from __future__ import annotations
 
 import contextlib
-import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,8 @@ from .filled_stores import FilledStores
 from .inhabitants import clear
 from .interrupts import Interrupts
 from .machine import describe_machine
-from .measuring import Measured, Run, Tell, be_quiet, report
+from .measuring import Measured, Run, Tell, be_quiet
+from .results import Result, command_line, save_result
 from .room import require_no_store
 
 NODE_END_SECONDS = 10.0
@@ -55,8 +55,9 @@ def run_alone(name: str, measure: Measure, out: Path | None = None, tell: Tell =
         machine = describe_machine(directory)
         with FilledStores(directory, tell) as stores:
             measured = run_suite(name, measure, Workplace(directory, stores, tell))
-    result = report(machine, [measured])
-    save(result, name, out)
+    result = Result(machine, [measured], command_line()).as_map()
+    if out is not None:
+        save_result(result, name, out)
     return result
 
 
@@ -65,12 +66,6 @@ def run_suite(name: str, measure: Measure, place: Workplace) -> Measured:
     began = time.monotonic()
     runs = measure(place)
     return Measured(name, round(time.monotonic() - began, 1), runs)
-
-
-def save(result: Mapping[str, Any], name: str, out: Path | None) -> None:
-    """Write a result to `name`.json in `out`, if that is given."""
-    if out is not None:
-        (out / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
 
 
 @contextmanager

@@ -1,23 +1,20 @@
 """The page of a run of chaos: one HTML file with everything in it, to be read, printed and kept.
 
-It needs no script and fetches nothing. What is drawn is also told by tables; what is told when something is pointed at
-stands in the line to which that leads. A report quotes from stores, which can hold anything: whatever a template gives
-out is made printable and escaped, by its environment and not by each place.
+What is drawn is also told by tables; what is told when something is pointed at stands in the line to which that leads.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment
 
 from turnkeeper import __version__
-from turnkeeper.runtime.printable_text import printable
 
+from ..pages import page_environment
 from .course import STORE, Course, Kind, Lifetime, Mark
 from .report import FIGURES, HOW_RECOVERY_IS_MEASURED, Report, RoundReport, number_of
 
@@ -80,14 +77,7 @@ def write_page(report: Report, path: Path) -> None:
 
 
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FunctionLoader(_template),
-        autoescape=True,
-        finalize=_shown,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_environment(str(__package__))
     environment.globals.update(
         signs={kind: sign for kind, (sign, _) in SIGNS.items()},
         signs_mean={kind: meaning for kind, (_, meaning) in SIGNS.items()},
@@ -105,10 +95,6 @@ def _environment() -> Environment:
         life_text=_life_text,
     )
     return environment
-
-
-def _template(name: str) -> str:
-    return resources.files(__package__).joinpath("templates", name).read_text(encoding="utf-8")
 
 
 # -- A round
@@ -168,11 +154,6 @@ def _life_text(life: Lifetime) -> str:
 def _flush_figures(report: Report) -> list[tuple[str, str]]:
     times = report.flush_ms.items()
     return [(f"flush {name}", f"{milliseconds:,.1f} ms") for name, milliseconds in times if milliseconds is not None]
-
-
-def _shown(value: object) -> object:
-    """Make a text's characters printable, but for the ends of its lines; called with whatever a template gives out."""
-    return "\n".join(printable(line) for line in value.split("\n")) if isinstance(value, str) else value
 
 
 def _percent(part: float, whole: float) -> str:

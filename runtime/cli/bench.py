@@ -17,7 +17,7 @@ from .bench_result import print_result
 from .commands import command
 from .failures import Failure
 from .invocation import Invocation
-from .printing import print_json
+from .printing import print_json, print_note
 from .progress import told_progress
 
 EXTRA: Final = ("hdrh", "matplotlib")
@@ -221,11 +221,30 @@ def _measure(invocation: Invocation, run: Callable[..., dict[str, Any]]) -> None
         raise Failure(
             "usage", "this directory belongs to a store", error.path, "measure elsewhere with --out"
         ) from None
+    out, name = _where_it_is_kept()
+    paths = [] if out is None else _write(result, name, out)
     if invocation.is_json:
         print_json(result)
     else:
         print_result(result)
+        for path in paths:
+            print_note(f"written: {path}")
     left_out = {each["name"]: each["left_out"] for each in result["suites"] if each["left_out"] is not None}
     if left_out:
         what = "; ".join(f"{name} could not be measured: {why}" for name, why in left_out.items())
         raise Failure("failed", what, "turnkeeper bench", "the others were measured", told=True)
+
+
+def _where_it_is_kept() -> tuple[Path | None, str]:
+    """Give the directory that the running command was given for its result, and the result's name."""
+    context = click.get_current_context()
+    name = str(context.info_name)
+    return context.params["out"], "report" if name == "all" else name
+
+
+def _write(result: dict[str, Any], name: str, out: Path) -> list[Path]:
+    """Write a result in all its forms; drawing is loaded when it is needed."""
+    from turnkeeper.benchmarks.report.writing import write_report
+    from turnkeeper.benchmarks.results import Result
+
+    return write_report(Result.from_map(result), name, out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -12,7 +13,9 @@ import pytest
 
 from turnkeeper.benchmarks import recovery
 from turnkeeper.benchmarks.inhabitants import inhabitants
+from turnkeeper.benchmarks.measuring import Measured, Run
 from turnkeeper.benchmarks.process_memory import family
+from turnkeeper.benchmarks.results import Result
 from turnkeeper.runtime.cli import bench
 from turnkeeper.runtime.cli.program import run
 from turnkeeper.storage.lock import store_is_held
@@ -20,22 +23,28 @@ from turnkeeper.storage.lock import store_is_held
 from ..command_line import DEADLINE_SECONDS, CommandLine
 from ..serving import eventually
 
-RESULT = {
-    "machine": {"cores": 2, "file_system": "ext4"},
-    "suites": [{"name": "recovery", "seconds": 2.0, "left_out": None}],
-    "runs": [
-        {
-            "suite": "recovery",
-            "name": "open",
-            "params": {"cache": cache, "events": 1000, "dropped_by": None},
-            "figures": {"open_ms": 3.4763},
-            "base": {"open_ms": 3.0},
-            "ratio": 1.1588,
-            "spread": {"ratio": [1.0, 1.25]},
-        }
-        for cache in ("warm", "cold")
+MACHINE = {"cores": 2, "file_system": "ext4"}
+RESULT = Result(
+    MACHINE,
+    [
+        Measured(
+            "recovery",
+            2.0,
+            [
+                Run(
+                    "open",
+                    {"cache": cache, "events": 1000, "dropped_by": None},
+                    {"open_ms": 3.4763},
+                    {"open_ms": 3.0},
+                    1.1588,
+                    {"ratio": (1.0, 1.25)},
+                    compared="open_ms",
+                )
+                for cache in ("warm", "cold")
+            ],
+        )
     ],
-}
+).as_map()
 
 
 @pytest.fixture
@@ -55,10 +64,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, Path | None]]:
 def test_people_get_a_row_a_run(
     calls: list[tuple[bool, Path | None]], capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """What holds for all runs stands once above the table, what differs in each row."""
+    """What holds for all runs stands once above the table, what differs in each row; the report's files are named."""
     assert run(["bench", "recovery", "--quick", "--out", str(tmp_path)]) == 0
     told = capfd.readouterr()
-    assert told.err == ""
+    names = ["recovery.html", "recovery.json", "recovery.md"]
+    assert sorted(told.err.splitlines()) == [f"turnkeeper: written: {tmp_path / name}" for name in names]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
     machine, _, common, head, *rows = told.out.splitlines()
     assert (machine, common) == ("cores 2, file_system ext4", "all runs: events 1000")
     assert head.split() == ["RUN", "WITH", "OURS", "BASE", "RATIO"]
@@ -74,9 +85,7 @@ def test_scripts_get_the_result_as_it_is(
 ) -> None:
     """With --json one object is printed."""
     assert run(["bench", "recovery", "--json"]) == 0
-    assert capfd.readouterr().out.startswith(
-        '{"machine":{"cores":2,"file_system":"ext4"},"suites":[{"name":"recovery",'
-    )
+    assert json.loads(capfd.readouterr().out) == RESULT
     assert calls == [(False, None)]
 
 

@@ -1,0 +1,47 @@
+"""The page of a result: how each mark stands, what takes how long in drawings, and every run in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ..judging import Judged, Verdict
+from ..pages import page_environment
+from ..results import Result
+from .markdown import HOW_IT_IS_TOLD, machine_facts
+from .numbers import between, number
+from .plots import plots_of
+from .tables import section_of
+
+SIGNS: Final[dict[Verdict, tuple[str, str]]] = {
+    "met": ("✓", "good"),
+    "missed": ("✗", "bad"),
+    "another size": ("○", "faint"),
+    "not measured": ("–", "faint"),  # noqa: RUF001 - it is a dash
+}
+
+
+def page_of(result: Result) -> str:
+    """Make the page."""
+    judged = result.judged
+    environment = page_environment(str(__package__))
+    environment.globals.update(signs=SIGNS, number=number, between=between)
+    return environment.get_template("result.html.jinja").render(
+        result=result,
+        verdict=_verdict(judged),
+        facts=machine_facts(result.machine),
+        how=HOW_IT_IS_TOLD,
+        judged=[each for each in judged if each.verdict != "not measured"],
+        unmeasured=sum(each.verdict == "not measured" for each in judged),
+        plots=plots_of(result.runs),
+        sections=[section_of(each) for each in result.measured],
+    )
+
+
+def _verdict(judged: Sequence[Judged]) -> str:
+    """Say in one sentence how the marks stand."""
+    counts = {verdict: sum(each.verdict == verdict for each in judged) for verdict in SIGNS}
+    met, missed = counts["met"], counts["missed"]
+    if not met + missed:
+        return "No mark was measured at its size."
+    return f"{met} of {met + missed} marks that were measured at their size are met."
