@@ -101,7 +101,8 @@ def stretch_for(start_seconds: float) -> float:
 def _watch(stage: Stage, tell: Callable[[], None]) -> None:
     tell()
     agents = sum(len(host.agents) for host in stage.plan.hosts)
-    note_processes(stage.find(), stage.notebook, agents)
+    segments = len(list(stage.store.glob("journal/*.jsonl")))
+    note_processes(stage.find(), stage.notebook, agents, segments)
 
 
 # -- The end of a life

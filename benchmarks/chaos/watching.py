@@ -12,10 +12,11 @@ from .plan import Role
 KIB = 1024
 
 
-def note_processes(found: Mapping[Role, Sequence[int]], notebook: Notebook, sessions: int) -> None:
-    """Note memory and descriptors of all who live, and how many they serve; `sessions` is the most one may have open.
+def note_processes(found: Mapping[Role, Sequence[int]], notebook: Notebook, sessions: int, segments: int) -> None:
+    """Note memory and descriptors of all who live, and how many they serve.
 
-    A process that ends meanwhile is passed over.
+    `sessions` is the most one may have open, `segments` how many files the journal has. A process that ends meanwhile
+    is passed over.
     """
     clients = len(found["host"]) + len(found["worker"])
     tasks = len(found["shim"])
@@ -26,7 +27,7 @@ def note_processes(found: Mapping[Role, Sequence[int]], notebook: Notebook, sess
                 born = os.stat(f"/proc/{pid}").st_ctime
             except (OSError, ValueError):
                 continue
-            serves = {"clients": clients, "sessions": sessions, "tasks": tasks, "born": born}
+            serves = {"clients": clients, "sessions": sessions, "tasks": tasks, "segments": segments, "born": born}
             notebook.process(role, pid, descriptors, pss_bytes, **serves)
 
 

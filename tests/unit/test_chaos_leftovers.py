@@ -12,6 +12,7 @@ import pytest
 
 from turnkeeper.benchmarks.chaos.checker.leftovers import (
     MIB,
+    SEGMENTS_OPEN_MAX,
     Bound,
     Leftovers,
     look_for_leftovers,
@@ -107,9 +108,19 @@ def observed(role: str, pid: int, descriptors: int, pss_bytes: float, **counts: 
 def test_a_bound_grows_with_what_a_process_serves() -> None:
     """The same memory is too much for one that serves nobody."""
     assert Bound(10, client=2, task=0.5).of(observed("node", 1, 0, 0, clients=3, tasks=4)) == 18
-    busy = observed("node", 1, 40, 150 * MIB, clients=10)
-    idle = observed("node", 2, 40, 150 * MIB)
+    busy = observed("node", 1, 30, 55 * MIB, clients=10)
+    idle = observed("node", 2, 30, 55 * MIB)
     assert [violation.subject for violation in processes_stay_small([busy, idle])] == ["process 2"]
+
+
+def test_a_reader_keeps_some_segments_open_and_not_all() -> None:
+    """Of a journal with a thousand of them as many as of one with a hundred; what is open beyond that has leaked."""
+    bound = Bound(10, segment=2)
+    counts = {segments: bound.of(observed("host", 1, 0, 0, segments=segments)) for segments in (0, 3, 100, 1000)}
+    assert counts == {0: 10, 3: 16, 100: 10 + 2 * SEGMENTS_OPEN_MAX, 1000: 10 + 2 * SEGMENTS_OPEN_MAX}
+    leaking = observed("node", 1, 100, MIB, clients=3)
+    assert [violation.subject for violation in processes_stay_small([leaking])] == ["process 1"]
+    assert not list(processes_stay_small([{**leaking, "segments": 90}]))
 
 
 def test_a_process_is_told_of_once_with_what_was_worst() -> None:
