@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from turnkeeper.benchmarks.chaos.checker.journal import read_journal, read_segments
-from turnkeeper.benchmarks.chaos.checker.losses import CopyReading, Loss, copy_is_same_or_reported, expected_loss
+from turnkeeper.benchmarks.chaos.checker.losses import CopyReading, Harm, Loss, copy_is_same_or_reported, expected_loss
+from turnkeeper.benchmarks.chaos.checker.stored import Run, Stored, StoredEvent
 from turnkeeper.benchmarks.oracle import digest, whole_data
 from turnkeeper.storage import blobs
 from turnkeeper.storage import journal as journal_module
@@ -211,6 +212,43 @@ def test_whole_batches_that_nobody_has_seen_may_go_without_a_word(store: StoreIn
     with (copy / "journal" / last.file).open("ab") as file:
         file.write(b'{"$batch":')
     assert not expected_loss(store.path, copy).may_be_silent
+
+
+TURN: list[tuple[str, dict[str, Any]]] = [
+    ("turn/start", {"turn": 6}),
+    ("tool/started", {"id": "c"}),
+    ("tool/finished", {"id": "c"}),
+    ("my/text", {}),
+]
+INTERRUPTED = ("turn/end", {"turn": 6, "reason": "interrupted"})
+ANSWER = ("tool/finished", {"id": "c", "outcome": "unknown"})
+
+
+@pytest.mark.parametrize(
+    ("lost", "closings", "is_right"),
+    [
+        (2, [ANSWER, INTERRUPTED], True),
+        (1, [INTERRUPTED], True),
+        (2, [INTERRUPTED, ANSWER], False),
+        (1, [("turn/end", {"turn": 5, "reason": "interrupted"})], False),
+        (1, [("my/other", {})], False),
+        (0, [INTERRUPTED], False),
+        (4, [INTERRUPTED], False),
+    ],
+)
+def test_a_turn_whose_rest_is_lost_may_be_shown_closed(
+    lost: int, closings: list[tuple[str, dict[str, Any]]], is_right: bool
+) -> None:
+    """As the session's next opening will close it, right behind what is left; nothing else was never stored."""
+    events = [StoredEvent(seq + 1, "a", seq, type, digest(data), 1, data) for seq, (type, data) in enumerate(TURN)]
+    stored = Stored.from_runs(events, [Run(1, "a", 1, 0, len(events), {"kind": "session"})])
+    left = len(events) - lost
+    harm = Harm("00000001.jsonl", 0, 1, is_gone=True)
+    loss = Loss({"a": dict.fromkeys(range(left, len(events)), harm)}, may_be_silent=True)
+    read = [[event.seq, event.type, event.digest] for event in events[:left]]
+    read += [[left + place, type, digest(data)] for place, (type, data) in enumerate(closings)]
+    reading = CopyReading({"damaged": [], "torn_tail": None}, {"a": read})
+    assert (not list(copy_is_same_or_reported(stored, loss, reading))) == is_right
 
 
 def test_the_end_of_a_sealed_file_is_missed_whatever_comes_behind_it(store: StoreInTest) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from ...oracle import digest
 from .journal import BatchPlace, RunPlace, SegmentPlace, read_segments
 from .stored import Stored, StoredEvent
 from .violations import Violation
@@ -212,6 +213,9 @@ def _judge_session(session: str, stored: Stored, loss: Loss, reading: CopyReadin
     read = {int(seq): (type, digest) for seq, type, digest in reading.events.get(session, ())}
     is_nameless = not loss.unnamed.isdisjoint(_line_of(session, stored))
     due = {event.seq: event for event in stored.whole(session)}
+    for seq in _closing_seqs(read, due, loss):
+        if seq not in due or read[seq] != (due[seq].type, due[seq].digest):
+            del read[seq]
     for seq in sorted(read.keys() - due.keys()):
         yield Violation("same or reported", session, f"event {seq} is read, and was never stored", seq)
     for seq, event in due.items():
@@ -226,6 +230,28 @@ def _judge_session(session: str, stored: Stored, loss: Loss, reading: CopyReadin
             yield Violation("same or reported", session, f"event {seq} is unharmed, and isn't read", seq)
         elif not loss.may_be_silent and not _is_reported(event, harm, session, reading):
             yield Violation("same or reported", session, f"event {seq} isn't read, and nobody says so", seq)
+
+
+def _closing_seqs(read: Mapping[int, tuple[str, str]], due: Mapping[int, StoredEvent], loss: Loss) -> list[int]:
+    """Give the numbers under which a turn is closed whose rest is lost, with all that comes behind it.
+
+    Whoever reads a session that nobody owns any more is shown it as its next opening will leave it.
+    """
+    end = 1 + max((seq for seq, event in due.items() if seq not in loss.harmed.get(event.stream, ())), default=-1)
+    seqs = sorted(seq for seq in read if seq >= end)
+    turns = [event for seq, event in due.items() if seq < end and event.type in ("turn/start", "turn/end")]
+    if (
+        not seqs
+        or end not in due
+        or not turns
+        or turns[-1].type == "turn/end"
+        or seqs != list(range(end, end + len(seqs)))
+    ):
+        return []
+    interrupted = digest({"turn": turns[-1].data.get("turn"), "reason": "interrupted"})
+    *answers, last = [read[seq] for seq in seqs]
+    is_closing = last == ("turn/end", interrupted) and all(type == "tool/finished" for type, _ in answers)
+    return seqs if is_closing else []
 
 
 def _line_of(session: str, stored: Stored) -> Iterator[str]:
