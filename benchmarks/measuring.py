@@ -69,12 +69,13 @@ def run_of(
     """Make a run of the rounds of ours and of what they took turns with: medians, and the smallest and largest round.
 
     The ratio is of the figure `compared`, which both have: the median of the ratios that the pairs of rounds have, not
-    the ratio of the medians. With one round there is no spread. Raises ValueError where rounds have no partner.
+    the ratio of the medians. With one round there is no spread, without a base no ratio. Raises ValueError where rounds
+    have no partner.
     """
     if base and len(base) != len(ours):
         raise ValueError(f"{name}: {len(ours)} rounds of ours can't be compared with {len(base)}")
     rounds = Rounds(_columns(ours), _columns(base))
-    if compared is not None:
+    if base and compared is not None:
         pairs = zip(ours, base, strict=True)
         rounds.ratio = [_rounded(mine[compared] / theirs[compared]) for mine, theirs in pairs]
     return Run(

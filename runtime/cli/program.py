@@ -121,6 +121,7 @@ bench = Group(
         "tasks": ".bench:tasks",
         "actors": ".bench:actors",
         "all": ".bench:all_suites",
+        "compare": ".bench_compare:compare_results",
     },
 )
 

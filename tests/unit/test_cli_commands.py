@@ -101,6 +101,7 @@ def test_the_commands_are_those_that_are_promised() -> None:
         "bench tasks",
         "bench actors",
         "bench all",
+        "bench compare",
         "chaos",
         "chaos run",
         "chaos replay",
