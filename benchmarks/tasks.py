@@ -52,7 +52,7 @@ QUICK = Sizes(
     short_tasks.Sizes(tasks=100, timetable_seconds=2.0),
     output_bytes=200_000_000,
     stops=task_trees.Sizes(trees=50, rounds=1),
-    supervised=supervised_programs.Sizes(starts=15, ends=10, trees=10, rounds=3),
+    supervised=supervised_programs.Sizes(starts=15, ends=10, trees=10, rounds=2),
 )
 FULL = Sizes(
     idle_tasks.Sizes(live=500, starts=105, quiet_seconds=10.0, ends=150),

@@ -64,6 +64,9 @@ LANGGRAPH_CONVERSATION: Final = KeeperPeer(
     "open_conversation_keeper",
     "langgraph-checkpoint-sqlite",
 )
+LANGGRAPH_HISTORY: Final = KeeperPeer(
+    "LangGraph's SQLite saver, a state of all messages", "langgraph_saver", distribution="langgraph-checkpoint-sqlite"
+)
 DBOS: Final = KeeperPeer("DBOS on SQLite", "dbos_workflows", distribution="dbos", sessions_max=10)
 JSON_LINES: Final = KeeperPeer("a JSONL file", "plain_keepers", "open_files")
 SQLITE: Final = KeeperPeer("a table of SQLite", "plain_keepers", "open_table")
@@ -71,5 +74,5 @@ SQLITE: Final = KeeperPeer("a table of SQLite", "plain_keepers", "open_table")
 FLUSHING: Final = (AGENTS, LANGGRAPH, LANGGRAPH_CONVERSATION, DBOS)
 """Those whose flushes are measured beside ours: what programs write themselves is among the baselines already."""
 
-READING: Final = (JSON_LINES, SQLITE, AGENTS, LANGGRAPH, DBOS)
+READING: Final = (JSON_LINES, SQLITE, AGENTS, LANGGRAPH_HISTORY, DBOS)
 """Those whose sessions are read beside ours."""

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from ..durability import Durability
 from ..loads import Load
 from ..measuring import Figures, Run, Tell, interleaved, run_of
-from .catalogue import FLUSHING, INSTALL, KeeperPeer, failure
+from .catalogue import AGENTS, DBOS, FLUSHING, INSTALL, LANGGRAPH, KeeperPeer, failure
 from .keeper_hosts import KeeperHost
 
 Subject: TypeAlias = Callable[[Load], Figures]
@@ -26,7 +26,7 @@ _OURS: Final = "turnkeeper"
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Which loads are measured, each for `rounds` rounds, after a burst of `warm_up_seconds` of each subject."""
+    """Which loads of which peers are measured, each for `rounds` rounds, after a burst of `warm_up_seconds` of each."""
 
     loads: tuple[Load, ...]
     rounds: int
@@ -34,7 +34,7 @@ class Sizes:
     peers: tuple[KeeperPeer, ...] = FLUSHING
 
 
-QUICK = Sizes((Load(1, 0.1), Load(100, 0.1), Load(100, 0.1, events=10)), rounds=3, warm_up_seconds=0.05)
+QUICK = Sizes((Load(1, 0.1), Load(100, 0.1)), rounds=3, warm_up_seconds=0.05, peers=(AGENTS, LANGGRAPH, DBOS))
 FULL = Sizes((Load(1, 0.5), Load(100, 0.5), Load(100, 0.5, events=10)), rounds=7, warm_up_seconds=0.2)
 
 

@@ -29,8 +29,8 @@ class Sizes:
     peers: tuple[KeeperPeer, ...] = READING
 
 
-QUICK = Sizes(events=2_000, reads=2, rounds=3)
-FULL = Sizes(events=10_000, reads=5, rounds=9)
+QUICK = Sizes(events=1_000, reads=3, rounds=3)
+FULL = Sizes(events=10_000, reads=3, rounds=7)
 
 
 def measure_openings(sizes: Sizes, directory: Path, tell: Tell) -> list[Run]:

@@ -68,7 +68,7 @@ def recovery(invocation: Invocation, quick: bool, out: Path | None) -> None:
 def load(invocation: Invocation, quick: bool, out: Path | None) -> None:
     """Measure reading from a store of 10,000,000 events: the last 50 of a session, and a whole one, cold.
 
-    Beside it: reading the same bytes. Also opening a session of 10,000 events, 2,000 with --quick, beside a JSONL file,
+    Beside it: reading the same bytes. Also opening a session of 10,000 events, 1,000 with --quick, beside a JSONL file,
     SQLite, and other libraries' sessions where they are installed (pip install 'turnkeeper[peers]'). With --quick the
     store has 200,000. Takes 7 GB of disk, 0.8 GB with --quick.
     """
