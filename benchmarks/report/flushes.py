@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..durability import POWER_LOSS
 from ..measuring import Figures, Run, Spread
 from .numbers import number, table_row
 
@@ -30,13 +31,15 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Flushes:
-    """The figures of one subject under one load."""
+    """The figures of one subject under one load, what its events survive, and how many sessions it really had."""
 
     subject: str
     is_ours: bool
     load: Load
     figures: Figures
     spread: dict[str, Spread]
+    survives: str
+    sessions: int
 
 
 def flushes_of(runs: Sequence[Run]) -> list[Flushes]:
@@ -49,7 +52,9 @@ def flushes_of(runs: Sequence[Run]) -> list[Flushes]:
             figures, rounds = (run.figures, run.rounds.figures) if is_ours else (run.base, run.rounds.base)
             spread = {name: (min(values), max(values)) for name, values in rounds.items() if len(values) > 1}
             mine = is_ours or subject.startswith("turnkeeper ")
-            found.setdefault((subject, load), Flushes(subject, mine, load, figures, spread))
+            survives = POWER_LOSS if is_ours else str(run.params.get("survives", ""))
+            sessions = load.sessions if is_ours else run.params.get("base_sessions", load.sessions)
+            found.setdefault((subject, load), Flushes(subject, mine, load, figures, spread, survives, sessions))
     return list(found.values())
 
 
@@ -72,13 +77,14 @@ def flush_table(runs: Sequence[Run]) -> list[str]:
 def _lines(flushes: Sequence[Flushes]) -> Iterator[str]:
     loads = sorted({each.load for each in flushes})
     cells = {(each.subject, each.load): each for each in flushes}
-    yield f"| flush, p50 / p99 | {' | '.join(map(str, loads))} |"
-    yield f"| --- |{' --- |' * len(loads)}"
-    for subject in dict.fromkeys(each.subject for each in flushes):
+    survive = {each.subject: each.survives for each in flushes}
+    yield f"| flush, p50 / p99 | {' | '.join(map(str, loads))} | its events survive |"
+    yield f"| --- |{' --- |' * len(loads)} --- |"
+    for subject in survive:
         row = [_cell(cells.get((subject, load))) for load in loads]
         is_ours = subject.startswith("turnkeeper on ") and not subject.endswith("SQLite")
         name, row = (f"**{subject}**", [each and f"**{each}**" for each in row]) if is_ours else (subject, row)
-        yield table_row((name, *row))
+        yield table_row((name, *row, survive[subject]))
 
 
 def _cell(flushes: Flushes | None) -> str:
@@ -88,4 +94,5 @@ def _cell(flushes: Flushes | None) -> str:
     latency = f"{number(figures['p50_ms'])} / {number(figures['p99_ms'])} ms"
     if flushes.load.sessions == 1 or flushes.load.per_second:
         return latency
-    return f"{latency}; {number(figures['per_second'])}/s"
+    fewer = f" with {flushes.sessions} sessions" if flushes.sessions < flushes.load.sessions else ""
+    return f"{latency}; {number(figures['per_second'])}/s{fewer}"

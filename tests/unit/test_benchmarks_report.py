@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from turnkeeper.benchmarks.durability import PROCESS_DEATH
 from turnkeeper.benchmarks.measuring import Run
 from turnkeeper.benchmarks.report.markdown import markdown_of
 from turnkeeper.benchmarks.report.numbers import label_of, number
@@ -130,7 +131,7 @@ def test_markdown_tells_everything() -> None:
     for told in (
         "`turnkeeper bench all --out results`",
         "| flush of one session on trio, p50 over append + fdatasync | ≤ 1.6 | 2.16 (2 to 2.31) | ✗ missed |",
-        "| **turnkeeper on trio** | **0.22 / 0.44 ms** | **0.22 / 0.44 ms; 4,545/s** |",
+        "| **turnkeeper on trio** | **0.22 / 0.44 ms** | **0.22 / 0.44 ms; 4,545/s** | a power loss |",
         "Left out: this takes 9 GB <of disk>",
         "another: pip install <it>",
     ):
@@ -139,6 +140,14 @@ def test_markdown_tells_everything() -> None:
     assert len(tables) == 3
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
+
+
+def test_who_keeps_less_or_has_fewer_sessions_is_marked_in_the_table_of_flushes() -> None:
+    """What is quick because it promises less isn't told as if it promised the same."""
+    (run, *_) = flush_runs()[2:]
+    run.params |= {"against": "quick", "survives": PROCESS_DEATH, "base_sessions": 10}
+    row = next(line for line in markdown_of(result_of(run)).splitlines() if line.startswith("| quick | 0.1"))
+    assert row.endswith(f"/s with 10 sessions | {PROCESS_DEATH} |")
 
 
 def test_a_report_is_three_files(tmp_path: Path) -> None:
