@@ -59,6 +59,7 @@ class Host:
         self._maker = Maker(start.name)
         self._leaving = anyio.Event()
         self._taken: list[AgentPlan] = []
+        self._takeovers = 0
         self._has_news = anyio.Event()
 
     async def run(self) -> None:
@@ -90,18 +91,24 @@ class Host:
         if plan.in_worker:
             group.start_soon(self._keep_worker, group, runtime, plan)
         else:
-            group.start_soon(self._agent(runtime, plan).work)
+            group.start_soon(self._agent(runtime, plan, self._notebook).work)
 
-    def _agent(self, runtime: Runtime, plan: AgentPlan) -> Agent:
+    def _agent(self, runtime: Runtime, plan: AgentPlan, notebook: Notebook) -> Agent:
         start = self._start
         bench = Path(start.bench)
-        return Agent(runtime, plan, self._notebook, self._maker, start.peers, bench, self._leaving, start.draw)
+        return Agent(runtime, plan, notebook, self._maker, start.peers, bench, self._leaving, start.draw)
 
     async def _take_over(self, group: TaskGroup, runtime: Runtime) -> None:
-        """Take sessions over as it is ordered."""
+        """Take sessions over as it is ordered.
+
+        Each time with notes of its own: ordered twice, it has the same session open twice for a while, and whoever
+        reads notes can't tell two openings in one file apart.
+        """
         while not self._leaving.is_set():
             while self._taken:
-                agent = self._agent(runtime, self._taken.pop())
+                self._takeovers += 1
+                notes = Path(self._start.notes) / f"{self._start.name}.taken-{self._takeovers}.jsonl"
+                agent = self._agent(runtime, self._taken.pop(), Notebook(notes))
 
                 async def work(agent: Agent = agent) -> None:
                     await agent.work(takeover=True)

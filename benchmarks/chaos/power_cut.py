@@ -93,30 +93,47 @@ def _hold_before_sync(stage: Stage, traced: ExitStack, number: signal.Signals) -
     It can't die, nor stop, before its tracer lets go of it, which happens when `traced` is closed.
     """
     stage.notebook.strike("arm", "writer", point=_BEFORE_A_SYNC, signal=number.name)
-    known: list[int] = []
-    if not stage.wait(PASS_SECONDS, lambda: any(_is_held(stage, traced, known, pid) for pid in stage.find()["writer"])):
+    holding = _Holding(stage, traced)
+    stage.wait(PASS_SECONDS, holding.has_come_true)
+    if number != signal.SIGKILL:
         return
-    if number == signal.SIGKILL:
-        stage.notebook.strike("kill", "writer", known[-1:], point=_BEFORE_A_SYNC)
+    if holding.held is not None:
+        stage.notebook.strike("kill", "writer", [holding.held], point=_BEFORE_A_SYNC)
         with suppress(ProcessLookupError):
-            writer = Process(known[-1])
+            writer = Process(holding.held)
             writer.kill()
             writer.close()
-        traced.close()
+    traced.close()
 
 
-def _is_held(stage: Stage, traced: ExitStack, known: list[int], pid: int) -> bool:
-    """Begin to hold a writer, and add it to those that are known; or say whether one of these stays before a sync."""
-    if pid not in known:
-        with suppress(Missed):
-            traced.callback(held_syncs(pid))
-            known.append(pid)
-        return False
-    for _ in range(HELD_LOOKS):
-        if state_of(pid) != "t":
-            return False
-        stage.interrupts.pause(LOOK_SECONDS)
-    return True
+class _Holding:
+    """Holds a writer before its next sync, also one that is only started meanwhile; `held` is which, once one is."""
+
+    def __init__(self, stage: Stage, traced: ExitStack) -> None:
+        self._stage = stage
+        self._traced = traced
+        self._known: set[int] = set()
+        self.held: int | None = None
+
+    def has_come_true(self) -> bool:
+        """Begin to trace each writer that isn't traced yet; say whether one of the others stays before a sync."""
+        for pid in self._stage.find()["writer"]:
+            if pid in self._known:
+                if self._stays(pid):
+                    self.held = pid
+            else:
+                with suppress(Missed):
+                    self._traced.callback(held_syncs(pid))
+                    self._known.add(pid)
+        return self.held is not None
+
+    def _stays(self, pid: int) -> bool:
+        """Say whether a process stays where its tracer has stopped it; elsewhere it is let go at once."""
+        for _ in range(HELD_LOOKS):
+            if state_of(pid) != "t":
+                return False
+            self._stage.interrupts.pause(LOOK_SECONDS)
+        return True
 
 
 def _pass(stage: Stage, lifted: ExitStack, point: str, number: signal.Signals, passes: int = 1) -> None:

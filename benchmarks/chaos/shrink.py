@@ -19,7 +19,8 @@ Part = TypeVar("Part")
 def shrunk(plan: RoundPlan, is_broken: Callable[[RoundPlan], bool], seconds: float) -> RoundPlan:
     """Look for a shorter plan by which a promise is broken; after so many seconds begin nothing more.
 
-    `is_broken` plays a plan. What is left out in the order of how much: lives, copies, hosts, strikes, agents, habits.
+    `is_broken` plays a plan. What is left out in the order of how much: lives, copies, small parts of the store, hosts,
+    strikes, agents, habits.
     """
     deadline = time.monotonic() + seconds
     is_shorter = True
@@ -39,6 +40,8 @@ def shorter_plans(plan: RoundPlan) -> Iterator[RoundPlan]:
     if len(plan.lives) > 1:
         yield from (replace(plan, lives=each) for each in _without_one(plan.lives))
     yield from (replace(plan, copies=each) for each in _without_one(plan.copies))
+    if plan.store.part_bytes is not None:
+        yield replace(plan, store=replace(plan.store, part_bytes=None))
     if len(plan.hosts) > 1:
         yield from (replace(plan, hosts=each) for each in _without_one(plan.hosts))
     for place, life in enumerate(plan.lives):

@@ -23,7 +23,7 @@ def size(plan: RoundPlan) -> int:
     )
     indexes = sum(life.index != "kept" for life in plan.lives)
     hosts = sum(1 + len(host.followers) + sum(1 + len(agent.habits) for agent in host.agents) for host in plan.hosts)
-    return lives + indexes + hosts + len(plan.copies)
+    return lives + indexes + hosts + len(plan.copies) + (plan.store.part_bytes is not None)
 
 
 def test_each_shorter_plan_has_less_and_is_one_that_can_be_played() -> None:
@@ -38,7 +38,7 @@ def test_each_shorter_plan_has_less_and_is_one_that_can_be_played() -> None:
         (life,), (host,) = plan.lives, plan.hosts
         assert (len(host.agents), host.agents[0].habits, host.followers) == (1, (), ())
         assert (life.disturbances, life.ending, life.index, plan.copies) == ((), "in order", "kept", ())
-        assert life.kills == ()
+        assert (life.kills, plan.store.part_bytes) == ((), None)
 
 
 def has_writer_killed(plan: RoundPlan) -> bool:
