@@ -1,6 +1,8 @@
 # Everything here needs make and Python 3.11 or newer with its venv module; the rest goes into .venv.
 #   make test   check style and types, run the tests
 #   make demo   watch sessions survive the death of what serves them
+#   make bench  measure everything, for half an hour; the report lies in results/
+#   make readme write what results/ holds into README.md (another result: make RESULT=DIR readme)
 #   make chaos  kill and disturb everything for ten minutes, and judge what is left
 #   make lint   check style and types only
 #   make lock   pin anew what .venv is made of (constraints.txt)
@@ -10,13 +12,21 @@
 PYTHON ?= python3
 export PATH ?= /usr/local/bin:/usr/bin:/bin
 
-.PHONY: chaos demo test lint lock clean python
+.PHONY: bench chaos demo test lint lock readme clean python
 
 demo: .venv/stamp
 	.venv/bin/turnkeeper demo
 
 chaos: .venv/stamp
 	.venv/bin/turnkeeper chaos run --seconds 600
+
+bench: .venv/stamp
+	.venv/bin/turnkeeper bench all --out results
+
+RESULT ?= results
+
+readme: .venv/stamp
+	.venv/bin/python -m turnkeeper.benchmarks.report.readme $(RESULT) README.md
 
 test: lint
 	.venv/bin/python -m pytest --numprocesses $$(($$(nproc 2>/dev/null || echo 1) + 1)) --dist loadfile
@@ -42,7 +52,7 @@ lock: python
 	rm -rf build/lock
 
 clean:
-	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 python:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from turnkeeper.benchmarks.durability import POWER_LOSS, PROCESS_DEATH
 from turnkeeper.benchmarks.measuring import Figures, Measured, Run, run_of
 from turnkeeper.benchmarks.results import Result
 
@@ -14,6 +15,9 @@ MACHINE = {
 }
 
 
+NASTY_NAME = "files | of \u202e <b>sessions"
+
+
 def flush_figures(p50: float) -> Figures:
     """Give the figures of a round of flushes."""
     return {"p50_ms": p50, "p99_ms": p50 * 2, "per_second": 1000 / p50}
@@ -24,11 +28,11 @@ def flush_runs(ours: float = 0.2, rounds: int = 5) -> list[Run]:
     params = {"loop": "trio", "events_a_flush": 1, "planned_per_second": None, "stored": 10_000_000}
     runs = []
     for sessions, load, compared in ((1, "closed", "p50_ms"), (100, "closed", "per_second")):
-        for against, base in (("append", 0.1), ("files | of \u202e <b>sessions", 0.4)):
+        for against, base, survives in (("append", 0.1, POWER_LOSS), (NASTY_NAME, 0.4, PROCESS_DEATH)):
             runs.append(
                 run_of(
                     f"flush {compared}",
-                    {"sessions": sessions, "load": load, "against": against, **params},
+                    {"sessions": sessions, "load": load, "against": against, "survives": survives, **params},
                     [flush_figures(ours + turn / 100) for turn in range(rounds)],
                     [flush_figures(base + turn / 1000) for turn in range(rounds)],
                     compared=compared,

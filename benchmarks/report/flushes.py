@@ -41,6 +41,11 @@ class Flushes:
     survives: str
     sessions: int
 
+    @property
+    def name(self) -> str:
+        """Give the subject's name, with a sign where its events outlive less than ours."""
+        return self.subject if self.survives == POWER_LOSS else f"{self.subject} †"
+
 
 def flushes_of(runs: Sequence[Run]) -> list[Flushes]:
     """Give each subject under each load once, ours first, in the order in which they were measured."""

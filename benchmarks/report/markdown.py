@@ -10,7 +10,7 @@ from ..measuring import Measured, Run
 from ..results import Result
 from .flushes import flush_table
 from .numbers import number, pairs, plain, table_row, with_bounds
-from .tables import OURS, title_of
+from .tables import OURS, is_lesser, set_params, title_of
 
 SIGNS: Final[Mapping[Verdict, str]] = {"met": "✓ ", "missed": "✗ ", "another size": "", "not measured": ""}
 
@@ -29,9 +29,9 @@ def _lines(result: Result) -> Iterator[str]:
     for name, value in machine_facts(result.machine).items():
         yield f"- {name}: {plain(value)}"
     yield ""
-    yield HOW_IT_IS_TOLD
+    yield f"{HOW_IT_IS_TOLD} {LESSER}"
     if any(judged.verdict != "not measured" for judged in result.judged):
-        yield from ("", "## Marks", "", *marks_table(result.judged))
+        yield from ("", "## Marks", "", verdict(result.judged), "", *marks_table(result.judged))
     flushes = flush_table(result.runs)
     if flushes:
         yield from ("", "## Flushes", "", *flushes)
@@ -46,6 +46,9 @@ HOW_IT_IS_TOLD: Final = (
 )
 
 
+LESSER: Final = "† keeps events that outlive less than ours, which outlive a power loss."
+
+
 def machine_facts(machine: Any) -> dict[str, str]:
     """Give what is known of the machine, as words."""
     facts = {name.replace("_", " "): value for name, value in machine.items() if value is not None}
@@ -54,6 +57,14 @@ def machine_facts(machine: Any) -> dict[str, str]:
     if "fdatasync us" in facts:
         facts["fdatasync of 512 bytes"] = f"{facts.pop('fdatasync us'):,.0f} µs"
     return {name: pairs(value) if isinstance(value, dict) else str(value) for name, value in facts.items()}
+
+
+def verdict(judged: Sequence[Judged]) -> str:
+    """Say in one sentence how the marks stand."""
+    met, missed = (sum(each.verdict == verdict for each in judged) for verdict in ("met", "missed"))
+    if not met + missed:
+        return "No mark was measured at its size."
+    return f"{met} of {met + missed} marks that were measured at their size are met."
 
 
 def marks_table(judged: Sequence[Judged]) -> Iterator[str]:
@@ -80,8 +91,8 @@ def _suite_lines(measured: Measured) -> Iterator[str]:
 
 
 def _run_row(run: Run) -> str:
-    params = {name: value for name, value in run.params.items() if name not in ("against", "left_out", "rounds")}
-    other = str(run.params.get("against", ""))
+    params = {name: value for name, value in set_params(run).items() if name != "rounds"}
+    other = f"{run.params.get('against', '')}{' †' if is_lesser(run) else ''}"
     if "left_out" in run.params:
         return table_row((title_of(run), pairs(params), "", f"{other}: {run.params['left_out']}", ""))
     name = run.compared

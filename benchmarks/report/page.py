@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
-from ..judging import Judged, Verdict
+from ..judging import Verdict
 from ..pages import page_environment
 from ..results import Result
-from .markdown import HOW_IT_IS_TOLD, machine_facts
+from .markdown import HOW_IT_IS_TOLD, LESSER, machine_facts, verdict
 from .numbers import between, number
 from .plots import plots_of
 from .tables import section_of
@@ -28,20 +27,12 @@ def page_of(result: Result) -> str:
     environment.globals.update(signs=SIGNS, number=number, between=between)
     return environment.get_template("result.html.jinja").render(
         result=result,
-        verdict=_verdict(judged),
+        verdict=verdict(judged),
         facts=machine_facts(result.machine),
         how=HOW_IT_IS_TOLD,
+        lesser=LESSER,
         judged=[each for each in judged if each.verdict != "not measured"],
         unmeasured=sum(each.verdict == "not measured" for each in judged),
         plots=plots_of(result.runs),
         sections=[section_of(each) for each in result.measured],
     )
-
-
-def _verdict(judged: Sequence[Judged]) -> str:
-    """Say in one sentence how the marks stand."""
-    counts = {verdict: sum(each.verdict == verdict for each in judged) for verdict in SIGNS}
-    met, missed = counts["met"], counts["missed"]
-    if not met + missed:
-        return "No mark was measured at its size."
-    return f"{met} of {met + missed} marks that were measured at their size are met."

@@ -71,6 +71,12 @@ def plots_of(runs: Sequence[Run], ink: str = "currentColor") -> list[Plot]:
     return drawn
 
 
+def standing_alone(plot: Plot) -> str:
+    """Give a drawing as a file of its own, on white: nobody knows on what it will be shown."""
+    head, _, rest = plot.svg.partition(">")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{head} style="background: #fff">{rest}'
+
+
 def _svg(figure: Figure, name: str, ink: str) -> str:
     """Give a figure as an element that can stand in a page beside others."""
     written = io.StringIO()
@@ -136,7 +142,7 @@ def _colour(flushes: Flushes) -> str:
 
 
 def _name_lines(axis: Axes, panel: Sequence[Flushes], title: str) -> None:
-    axis.set_yticks(range(len(panel)), [each.subject.removeprefix("turnkeeper ") for each in panel])
+    axis.set_yticks(range(len(panel)), [each.name.removeprefix("turnkeeper ") for each in panel])
     for label, each in zip(axis.get_yticklabels(), panel, strict=True):
         label.set_fontweight("bold" if each.is_ours else "normal")
     axis.set_ylim(len(panel) - 0.5, -0.5)

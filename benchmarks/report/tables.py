@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from ..durability import POWER_LOSS
 from ..measuring import Figures, Measured, Run, Spread
 from .numbers import between, label_of, number, pairs
 
 OURS: Final = "turnkeeper"
 
-_OF_THE_OTHER: Final = ("against", "left_out")
+_OF_THE_OTHER: Final = ("against", "left_out", "survives", "settings", "installed")
 _BASE: Final = "base_"
 
 
@@ -27,13 +28,18 @@ class Cell(NamedTuple):
 
 @dataclass(slots=True)
 class Line:
-    """One subject of a table: its figures, the ratio of ours over them by the figure, and why it is left out."""
+    """One subject of a table: its figures, the ratio of ours over them by the figure, and why it is left out.
+
+    `note` is what else holds for it alone; `is_lesser` says that its events outlive less than ours.
+    """
 
     subject: str
     figures: Figures = field(default_factory=dict)
     spread: Mapping[str, Spread] = field(default_factory=dict)
     ratios: dict[str, Cell] = field(default_factory=dict)
     left_out: str = ""
+    note: str = ""
+    is_lesser: bool = False
 
 
 @dataclass(slots=True)
@@ -92,7 +98,7 @@ def section_of(measured: Measured) -> Section:
     tables: dict[str, Table] = {}
     for run in measured.runs:
         title = title_of(run)
-        params = {name: value for name, value in run.params.items() if not _is_of_the_other(name)}
+        params = set_params(run)
         table = tables.setdefault(f"{title} {params}", Table(title, params, []))
         _add(table, run)
     found = list(tables.values())
@@ -100,6 +106,11 @@ def section_of(measured: Measured) -> Section:
     for table in found:
         table.params = {name: value for name, value in table.params.items() if name not in common}
     return Section(measured.suite, measured.seconds, pairs(common), found, measured.left_out)
+
+
+def set_params(run: Run) -> dict[str, Any]:
+    """Give the parameters that hold for all subjects."""
+    return {name: value for name, value in run.params.items() if not _is_of_the_other(name)}
 
 
 def title_of(run: Run) -> str:
@@ -119,11 +130,28 @@ def _add(table: Table, run: Run) -> None:
     subject = str(other or "base")
     line = next((each for each in table.lines if each.subject == subject), None)
     if line is None:
-        line = Line(subject, run.base, _spreads(run.rounds.base))
+        line = Line(subject, run.base, _spreads(run.rounds.base), note=note_of(run), is_lesser=is_lesser(run))
         table.lines.append(line)
     if run.ratio is not None:
         name = run.compared or ""
         line.ratios[name] = Cell(number(run.ratio), between(run.spread.get("ratio")))
+
+
+def note_of(run: Run) -> str:
+    """Say what holds for the other alone: what its events outlive, by which settings, its version, its sizes."""
+    survives = run.params.get("survives")
+    more = {
+        name.removeprefix(_BASE): value
+        for name, value in run.params.items()
+        if _is_of_the_other(name) and name not in ("against", "left_out", "survives", "settings", "installed")
+    }
+    told = [run.params.get("installed"), survives and f"outlives {survives}", run.params.get("settings"), pairs(more)]
+    return "; ".join(str(each) for each in told if each)
+
+
+def is_lesser(run: Run) -> bool:
+    """Say whether what the other keeps outlives less than ours does."""
+    return bool(run.params.get("survives", POWER_LOSS) != POWER_LOSS)
 
 
 def _spreads(rounds: Mapping[str, Sequence[float]]) -> dict[str, Spread]:

@@ -92,6 +92,8 @@ def test_the_page_tells_everything(page: Page) -> None:
         "✗ missed",
         "✓ met",
         "8.0 GB",
+        "outlives the death of the process, no power loss",
+        "† keeps events that outlive less than ours",
     ):
         assert told in page.text, told
 
@@ -134,6 +136,7 @@ def test_markdown_tells_everything() -> None:
         "| **turnkeeper on trio** | **0.22 / 0.44 ms** | **0.22 / 0.44 ms; 4,545/s** | a power loss |",
         "Left out: this takes 9 GB <of disk>",
         "another: pip install <it>",
+        "| files \\| of \u202e <b>sessions †: per_second ",
     ):
         assert told in text, told
     tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
