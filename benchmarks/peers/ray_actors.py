@@ -2,8 +2,9 @@
 
 A Ray of its own runs for each exchange, with two processors and without dashboard, as `ray.init` starts one on a single
 machine; it isn't the local mode, which starts no process. Its object store is small, as messages of this size don't go
-through it. Usage statistics are off, and all is bound to the loopback address. Importing this needs Ray, which is no
-dependency. Its queues have no bounds: a sender never waits for its receiver.
+through it. Usage statistics are off: its processes talk to each other, over the machine's own address, and to nobody
+else. Its queues have no bounds: a sender never waits for its receiver. Importing this needs Ray, which is no
+dependency.
 """
 
 from __future__ import annotations
@@ -72,7 +73,6 @@ def _use_actor(starter: Connection, directory: str, exchange: Callable[[Any, int
         object_store_memory=_STORE_BYTES,
         log_to_driver=False,
         logging_level="error",
-        _node_ip_address="127.0.0.1",
         _temp_dir=f"/proc/{os.getpid()}/cwd/ray-{os.getpid()}",
     )
     try:

@@ -43,6 +43,8 @@ READY_SECONDS: Final = 30.0
 NOTICED_SECONDS: Final = 30.0
 """So long supervisord has for answering at all, and its listener for hearing of the last end."""
 
+DYING_SECONDS: Final = 0.2
+
 _POLL_SECONDS: Final = 0.02
 
 _LISTENER: Final = """
@@ -293,7 +295,7 @@ async def _stop_ours(place: Place, sizes: Sizes) -> dict[str, float]:
     processes = grown([*shims], sizes.trees * PROCESSES_A_TREE)
     began = time.perf_counter()
     await place.runtime.stop_tasks(*tasks)
-    return _stopped(began, processes)
+    return await _stopped(began, processes)
 
 
 async def _stop_theirs(server: _Server, sizes: Sizes) -> dict[str, float]:
@@ -303,13 +305,14 @@ async def _stop_theirs(server: _Server, sizes: Sizes) -> dict[str, float]:
     processes = [each for each in found if each.pid not in before]
     began = time.perf_counter()
     await server.call_aside("stopProcessGroup", "tree", True)
-    figures = _stopped(began, processes)
+    figures = await _stopped(began, processes)
     for each in processes:
         tree.send_signal(each.pid, each.start, SIGKILL)
     return figures
 
 
-def _stopped(began: float, processes: Sequence[tree.Process]) -> dict[str, float]:
-    """Give the seconds since then, and how many of the processes live on."""
+async def _stopped(began: float, processes: Sequence[tree.Process]) -> dict[str, float]:
+    """Give the seconds since then, and how many of the processes live on when those that are dying have died."""
     seconds = time.perf_counter() - began
+    await anyio.sleep(DYING_SECONDS)
     return {"stop_s": seconds, "left": sum(tree.is_alive(each.pid, each.start) for each in processes)}

@@ -220,6 +220,7 @@ def test_supervisord_is_measured_where_it_is_installed(tmp_path: Path) -> None:
     for run in (start, end):
         assert 0 < run.base["p50_ms"] < 60_000
         assert run.params["installed"].startswith("supervisor 4")
-    assert (stop.figures["left"], stop.base["left"]) == (0, 2)
+    assert stop.figures["left"] == 0
+    assert stop.base["left"] >= 2
     assert inhabitants(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
