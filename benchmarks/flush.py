@@ -74,10 +74,10 @@ QUICK = Sizes(
 )
 FULL = Sizes(
     stored=10_000_000,
-    alone=Load(1, 1.0),
-    closed=Load(100, 1.0),
-    paced=Load(1_000, 1.5, per_second=5_000),
-    turns=Load(100, 1.0, events=10),
+    alone=Load(1, 0.7),
+    closed=Load(100, 0.7),
+    paced=Load(1_000, 1.0, per_second=5_000),
+    turns=Load(100, 0.7, events=10),
     persisted=10_000,
     rounds=7,
     warm_up_seconds=0.5,

@@ -31,7 +31,7 @@ _RUN = "import sys; from turnkeeper.benchmarks.measured_process import run_child
 
 
 class MeasuredProcess:
-    """A process that runs `function(connection, *arguments)`; what it raises, `receive` raises here.
+    """A process that runs `function(connection, *arguments)`; what it raises, of many the first, `receive` raises here.
 
     Left as a context manager, its end of the pipe is closed, it gets `ending_seconds` to end by itself (they may change
     with what it does), and is then killed with all of its process session.
@@ -149,4 +149,9 @@ def run_child(descriptor: int) -> None:
             pass  # the starter has gone, and nobody wants anything any more
         except Exception as error:
             with contextlib.suppress(OSError):
-                starter.send(_Raised(error))
+                starter.send(_Raised(_first(error)))
+
+
+def _first(error: Exception) -> Exception:
+    """Give the first of errors that came together: sessions that fail side by side fail for one reason."""
+    return _first(error.exceptions[0]) if isinstance(error, ExceptionGroup) else error

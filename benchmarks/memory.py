@@ -32,6 +32,9 @@ EVENT_BYTES = 460
 _STORED_BYTES = 700
 """What an event takes on disk at most, its part of a header and of the index included."""
 
+NEWS_SECONDS = 10.0
+"""How long sessions may take to hear that their writer has ended for good."""
+
 BURST_SECONDS = 1.0
 _BURST_BYTES = 200_000_000
 """How long all sessions flush as fast as they can, and what that may take on disk."""
@@ -94,6 +97,8 @@ def _watch(store: Path, sizes: Sizes, tell: Tell) -> tuple[list[Sample], Figures
         while not host.has_ended(sizes.sample_seconds):
             used = anonymous_bytes(hello["pid"])
             if not used:
+                if host.has_ended(NEWS_SECONDS):
+                    host.figures()  # raises what the sessions met with, which says more
                 raise RuntimeError(f"the writer, process {hello['pid']}, has ended")
             seconds = round(time.monotonic() - began, 2)
             samples.append(Sample(seconds, used / 1024))

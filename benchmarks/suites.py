@@ -12,11 +12,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from turnkeeper.storage.errors import StorageError
+
 from .filled_stores import FilledStores
 from .inhabitants import clear
 from .machine import describe_machine
 from .measuring import Measured, Tell, be_quiet
 from .results import ALL, Result, command_line, save_result
+from .room import require_space
 from .workplace import Measure, Workplace, measured_directory, run_suite
 
 SUITES: Final[Mapping[str, str]] = {
@@ -35,6 +38,11 @@ SUITES: Final[Mapping[str, str]] = {
 """Each suite's module, in the order in which they run."""
 
 
+QUICK_BYTES: Final = 1_500_000_000
+FULL_BYTES: Final = 20_000_000_000
+"""What the suite that fills most takes of disk; what others have filled goes where it doesn't fit beside that."""
+
+
 def measure_of(name: str, quick: bool) -> Measure:
     """Give what a suite does at one of its sizes; the others aren't loaded."""
     module = import_module(f"{__package__}.{SUITES[name]}")
@@ -45,9 +53,10 @@ def run_all(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -> d
     """Let all suites measure in `out`, or else the current directory; what they fill is removed.
 
     One that fails is left out, and the result says why. With `out` the result is kept there as report.json. Takes less
-    than 30 minutes, 2 if `quick`, and 40 GB of disk, 3 GB if `quick`. Raises PlaceHoldsStore and OSError.
+    than 30 minutes, 2 if `quick`, and 20 GB of disk, 2 GB if `quick`. Raises PlaceHoldsStore and OSError.
     """
     with measured_directory(out) as directory:
+        require_space(directory, QUICK_BYTES if quick else FULL_BYTES)
         machine = describe_machine(directory)
         with FilledStores(directory, tell) as stores:
             measured = []
@@ -79,8 +88,8 @@ def _run_one(name: str, quick: bool, place: Workplace) -> Measured:
 
 def _why(error: Exception) -> str:
     """Say in one line what kept a suite from measuring."""
-    if isinstance(error, ExceptionGroup):
-        return _why(error.exceptions[0])
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
+    if isinstance(error, StorageError):
+        return error.message()
     return " ".join(f"{type(error).__name__}: {error}".split())

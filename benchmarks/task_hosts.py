@@ -110,11 +110,7 @@ def fresh_store(store: Path) -> Iterator[None]:
 
 
 def _be_host(starter: Connection, store: str, part: Part, arguments: tuple[Any, ...]) -> None:
-    try:
-        runs = anyio.run(_host, starter, Path(store), part, arguments, backend="trio")
-    except BaseExceptionGroup as failures:
-        raise _first(failures) from None
-    starter.send(runs)
+    starter.send(anyio.run(_host, starter, Path(store), part, arguments, backend="trio"))
 
 
 async def _host(starter: Connection, store: Path, part: Part, arguments: tuple[Any, ...]) -> list[Run]:
@@ -122,8 +118,3 @@ async def _host(starter: Connection, store: Path, part: Part, arguments: tuple[A
         gc.collect()
         gc.freeze()
         return await part(Place(runtime, store, starter), *arguments)
-
-
-def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    first = failures.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first

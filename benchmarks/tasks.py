@@ -20,7 +20,7 @@ from .measuring import Run, Tell, be_quiet
 from .peers import supervised_programs
 from .peers.catalogue import failure
 from .peers.supervised_programs import INSTALL_SUPERVISOR, find_supervisord, measure_supervised
-from .room import require_space
+from .room import require_memory, require_space
 from .short_tasks import measure_finished, measure_timetable
 from .task_hosts import measure_part
 from .task_trees import measure_stops
@@ -28,6 +28,11 @@ from .workplace import Workplace, run_alone
 
 _TASK_BYTES = 100_000
 """What one task takes on disk at most, with its part of the journal and of the index, if it prints nothing."""
+
+
+_IDLE_MEMORY_BYTES = 2_000_000
+_TREE_MEMORY_BYTES = 4_000_000
+"""What a task takes of memory at most, with its command; and one with a tree below, beside a tree that is no task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,11 @@ class Sizes:
         """What the part with the most tasks takes on disk, without the one that prints much."""
         idle = self.idle.live + self.idle.starts + self.idle.ends
         return max(idle, self.short.tasks, self.short.planned, self.stops.trees * self.stops.rounds) * _TASK_BYTES
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the part with the most processes takes of memory: shims, commands, and the trees beside them."""
+        return max(self.idle.live * _IDLE_MEMORY_BYTES, self.stops.trees * _TREE_MEMORY_BYTES)
 
 
 QUICK = Sizes(
@@ -77,6 +87,7 @@ def measure(sizes: Sizes, place: Workplace) -> list[Run]:
     """Measure with these sizes."""
     directory, tell = place.directory, place.tell
     require_space(directory, sizes.task_bytes)
+    require_memory(sizes.memory_bytes)
     return [
         *measure_part(directory / "idle", tell, measure_idle, sizes.idle),
         *measure_part(directory / "finished", tell, measure_finished, sizes.short),

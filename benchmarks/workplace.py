@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from turnkeeper.actors.client.asking import ask_stop
 from turnkeeper.storage.errors import StorageError
@@ -24,7 +24,10 @@ from .interrupts import Interrupts
 from .machine import describe_machine
 from .measuring import Measured, Run, Tell, be_quiet
 from .results import Result, command_line, save_result
-from .room import require_no_store
+from .room import require_memory, require_no_store
+
+MEMORY_BYTES: Final = 500_000_000
+"""What any suite takes at most, all its processes together, if it says nothing else."""
 
 NODE_END_SECONDS = 10.0
 """How long a node that nobody needs any more may take to end before its store is removed all the same."""
@@ -73,10 +76,11 @@ def measured_directory(out: Path | None) -> Iterator[Path]:
     """Make a directory to fill, in `out` or else the current directory, and remove it afterwards, with who works in it.
 
     SIGINT, SIGTERM and SIGHUP are raised in the body, once, and nowhere else. Raises PlaceHoldsStore, and OSError where
-    that can't be written to.
+    that can't be written to, or there is too little memory.
     """
     parent = Path.cwd() if out is None else out
     require_no_store(parent)
+    require_memory(MEMORY_BYTES)
     parent.mkdir(parents=True, exist_ok=True)
     with Interrupts() as interrupts:
         directory = Path(tempfile.mkdtemp(prefix="turnkeeper-bench-", dir=parent))

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from turnkeeper.benchmarks import recovery
+from turnkeeper.actors.errors import StoreFull
+from turnkeeper.benchmarks import recovery, room
 from turnkeeper.benchmarks.inhabitants import inhabitants
 from turnkeeper.benchmarks.measuring import Measured, Run
 from turnkeeper.benchmarks.process_memory import family
@@ -136,7 +137,7 @@ def test_a_store_is_not_measured_in(
 
 
 @pytest.mark.parametrize(
-    "name", ["flush", "recovery", "load", "list", "fork", "import", "follow", "disk", "memory", "tasks"]
+    "name", ["flush", "recovery", "load", "list", "fork", "import", "follow", "disk", "memory", "tasks", "all"]
 )
 def test_a_full_disk_is_told_in_one_line(
     name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -150,6 +151,33 @@ def test_a_full_disk_is_told_in_one_line(
     (line,) = capfd.readouterr().err.splitlines()
     assert "GB of disk and 0.3 GB are free; make space" in line
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_goes_wrong_meanwhile_is_told_of_the_directory_it_went_wrong_in(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that others fill in the middle: not of the user's own store, which has no part in it."""
+
+    def fail(quick: bool, out: Path | None, *, tell: Callable[[str], None]) -> dict[str, Any]:
+        raise StoreFull(1_000, 67_108_864)
+
+    monkeypatch.setattr(recovery, "run_recovery", fail)
+    assert run(["bench", "recovery", "--quick", "--out", str(tmp_path)]) == 6
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("turnkeeper: no space (1,000 bytes free, ")
+    assert f": {tmp_path}: make space" in line
+
+
+def test_too_little_memory_is_told_in_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is made: how much it takes, how much there is, and what to do."""
+    (tmp_path / "facts").write_text("MemAvailable: 100000 kB\n")
+    monkeypatch.setattr(room, "MEMORY_FACTS", tmp_path / "facts")
+    assert run(["bench", "all", "--quick", "--out", str(tmp_path / "out")]) == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "this takes 0.5 GB of memory and 0.1 GB are free; end other programs" in line
+    assert not (tmp_path / "out").exists()
 
 
 def is_served(directory: Path) -> bool:
