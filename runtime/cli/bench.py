@@ -124,7 +124,7 @@ def import_files(
 ) -> None:
     """Measure importing a large session of another program, and many small ones, and what memory that takes.
 
-    Beside it: parsing every line, and copying the files. Takes 0.7 GB of disk.
+    Beside it: parsing every line, and copying the files. Takes 0.2 GB of disk.
     """
     _measure(invocation, partial(_benchmark("imports", "run_import"), quick, out, megabytes=megabytes, files=files))
 
@@ -135,8 +135,8 @@ def import_files(
 def follow(invocation: Invocation, quick: bool, out: Path | None) -> None:
     """Measure how soon followers have an event and an owner a message, catching up, and what a token costs.
 
-    Beside it: a file that is watched or looked at again and again, rows that are selected, and a flush. Takes 2.7 GB of
-    disk, 0.7 GB with --quick.
+    Beside it: a file that is watched or looked at again and again, rows that are selected, and a flush. Takes 2.8 GB of
+    disk, 0.2 GB with --quick.
     """
     _measure(invocation, partial(_benchmark("follows", "run_follow"), quick, out))
 
