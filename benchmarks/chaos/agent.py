@@ -114,6 +114,8 @@ class Agent:
             "tasks": self._start_task,
         }
         steps = [self._turn, self._turn, self._loose, *[step for habit, step in habits.items() if self._has(habit)]]
+        if self._has("tasks"):
+            steps.append(self._start_task)  # most are over soon, and what is done to those who run them is to be seen
         while not self._leaving.is_set():
             await self._random.choice(steps)(log)
             await anyio.sleep(self._plan.pace_ms / 1000)
