@@ -31,6 +31,9 @@ SETTLE_SECONDS = 0.15
 PASS_SECONDS = 2.0
 """How long it is waited for somebody to pass a failpoint; where nobody does, the cut comes at any moment."""
 
+SUCCESSOR_SECONDS = 6.0
+"""How long it is waited for a writer that has to be started before."""
+
 HELD_LOOKS, LOOK_SECONDS = 8, 0.01
 """Who is seen so often, at this distance, to be stopped by its tracer is held before a sync."""
 
@@ -48,7 +51,7 @@ def cut_power(stage: Stage, strikes: Strikes, when: Cut) -> None:
             lifted.callback(stop(_all_but_one(stage)))
             stage.interrupts.pause(SETTLE_SECONDS)
             _catch_before_sync(stage, lifted, traced, signal.SIGKILL)
-            _pass(stage, lifted, "writer-took-requests", signal.SIGSTOP, passes=2)
+            _pass(stage, lifted, "writer-took-requests", signal.SIGSTOP, passes=2, seconds=SUCCESSOR_SECONDS)
         elif when == "behind a write":
             _catch_before_sync(stage, lifted, traced, signal.SIGSTOP)
         elif when == "behind a roll":
@@ -136,12 +139,20 @@ class _Holding:
         return True
 
 
-def _pass(stage: Stage, lifted: ExitStack, point: str, number: signal.Signals, passes: int = 1) -> None:
+def _pass(
+    stage: Stage,
+    lifted: ExitStack,
+    point: str,
+    number: signal.Signals,
+    *,
+    passes: int = 1,
+    seconds: float = PASS_SECONDS,
+) -> None:
     """Have the writer get a signal at a failpoint."""
     stage.notebook.strike("arm", "writer", point=point, signal=number.name)
     failpoint = Failpoint(stage.points, point, number, passes)
     lifted.callback(failpoint.lift)
-    stage.wait(PASS_SECONDS, lambda: failpoint.obeyed_by() is not None)
+    stage.wait(seconds, lambda: failpoint.obeyed_by() is not None)
     pid = failpoint.obeyed_by()
     if pid is not None and number == signal.SIGKILL:
         stage.notebook.strike("kill", "writer", [pid], point=point)
