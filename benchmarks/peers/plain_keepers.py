@@ -1,6 +1,7 @@
 """What programs write themselves: a JSONL file for each session, or a table of SQLite; read again as a list of events.
 
-They are those of `baselines`. Their calls block, as they do in such programs.
+They are those of `baselines`. Their calls block, as they do in such programs; the other sessions have their turn behind
+each.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import orjson
+from anyio.lowlevel import checkpoint
 
 from ..baselines import SessionFiles, SqliteRows
 from ..durability import Durability
@@ -27,6 +29,7 @@ class PlainKeeper:
     async def flush(self, session: int, events: int) -> None:
         """Write the events together, and sync."""
         self._baseline.flush(self._lines.events(session, events))
+        await checkpoint()
 
     async def fill(self, session: int, events: int) -> None:
         """Write all at once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from turnkeeper.benchmarks.baselines import SqliteRows
 from turnkeeper.benchmarks.durability import (
     NEARLY_POWER_LOSS,
     POWER_LOSS,
@@ -108,6 +110,12 @@ def test_a_peer_that_is_there_is_measured_and_another_gets_a_row_that_says_how_t
         (3, 10, 0.01),
         *[(3, 10, 0.02)] * 2,
     ]
+    with closing(SqliteRows(tmp_path / "peer-0", 3)) as kept:
+        assert [len(kept.read(session)) % 10 for session in (1, 2)] == [
+            0,
+            0,
+        ]  # they flushed under the second load alone
+        assert all(len(kept.read(session)) >= 10 for session in (1, 2))
     assert missing.params == {"stored": 7, "against": MISSING.name, "left_out": INSTALL}
     assert (missing.figures, missing.base, missing.ratio) == ({}, {}, None)
 
