@@ -25,6 +25,9 @@ def echo(starter, *words):
 def fail(starter):
     raise OSError(28, "no room", "there")
 
+def fail_together(starter):
+    raise ExceptionGroup("sessions", [ExceptionGroup("one", [OSError(28, "no room", "there")]), ValueError("second")])
+
 def vanish(starter):
     os._exit(3)
 
@@ -92,9 +95,10 @@ def test_whoever_speaks_first_is_heard_first() -> None:
         assert receive_from_any([silent, speaking]) is speaking
 
 
-def test_what_it_raises_is_raised_by_whoever_receives() -> None:
-    """A full disk is told as such, and not as a broken pipe."""
-    with start("fail") as process, pytest.raises(OSError, match="no room") as raised:
+@pytest.mark.parametrize("function", ["fail", "fail_together"])
+def test_what_it_raises_is_raised_by_whoever_receives(function: str) -> None:
+    """A full disk is told as such, and not as a broken pipe; also where many sessions meet with it at a time."""
+    with start(function) as process, pytest.raises(OSError, match="no room") as raised:
         process.receive()
     assert (raised.value.errno, raised.value.filename) == (28, "there")
 

@@ -14,10 +14,11 @@ from turnkeeper.benchmarks.report.markdown import markdown_of
 from turnkeeper.benchmarks.report.numbers import label_of, number
 from turnkeeper.benchmarks.report.page import page_of
 from turnkeeper.benchmarks.report.plots import plots_of
+from turnkeeper.benchmarks.report.tables import Cell, section_of
 from turnkeeper.benchmarks.report.writing import write_report
 from turnkeeper.benchmarks.results import Result, read_result
 
-from ..bench_results import flush_runs, memory_run, open_run, result_of
+from ..bench_results import NASTY_NAME, flush_runs, memory_run, open_run, result_of
 
 VOID = {"meta"}
 
@@ -96,6 +97,19 @@ def test_the_page_tells_everything(page: Page) -> None:
         "† keeps events that outlive less than ours",
     ):
         assert told in page.text, told
+
+
+def test_runs_that_differ_in_the_other_alone_are_one_table() -> None:
+    """Ours once, below it the others, each with its figures and the ratio of ours over it."""
+    first, second = section_of(result_of(*flush_runs()).measured[0]).tables
+    assert (first.title, first.words, second.words) == ("flush", "sessions 1", "sessions 100")
+    assert first.columns == ["p50, ms", "p99, ms", "/s", "ratio of p50"]
+    assert [line.subject for line in first.lines] == ["turnkeeper", "append", NASTY_NAME]
+    ours, append, files = map(first.cells, first.lines)
+    assert ours == [Cell("0.22", "0.2 to 0.24"), Cell("0.44", "0.4 to 0.48"), Cell("4,545", "4,167 to 5,000"), None]
+    assert append[-1] == Cell("2.16", "2 to 2.31")
+    assert files[0] == Cell("0.402", "0.4 to 0.404")
+    assert [line.is_lesser for line in first.lines] == [False, False, True]
 
 
 def test_drawings_stand_in_the_page(page: Page, text: str) -> None:
