@@ -41,6 +41,9 @@ from .room import SPARE_BYTES, free_bytes, require_space
 SESSIONS = 100
 """Sessions that ran side by side."""
 
+EVENT_BYTES = 460
+"""What an event's line takes, about."""
+
 STORED_BYTES = 620
 """What an event takes on disk at most, with header, index or row: for looking whether there is room."""
 

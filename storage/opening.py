@@ -38,7 +38,10 @@ from .trust import IndexRecord, Witness, judge_index, record_of, with_state, wri
 
 @dataclass(slots=True)
 class OpeningReport:
-    """What opening found and did. `rebuilt` says why the index was built anew; empty if it was trusted."""
+    """What opening found and did. `rebuilt` says why the index was built anew; empty if it was trusted.
+
+    `replaying` is when the journal's end was looked for, with the index open: seconds of the system's monotonic clock.
+    """
 
     findings: list[Finding] = field(default_factory=list)
     torn_bytes: int = 0
@@ -46,6 +49,7 @@ class OpeningReport:
     quarantined: str = ""
     hopped_batches: int = 0
     rebuilt: str = ""
+    replaying: float | None = None
 
     @property
     def may_lack_events(self) -> bool:
@@ -139,6 +143,7 @@ class _Opening:
     def _go_on(
         self, index: Index, directory: str, record: IndexRecord | None, witness: Witness | None, machine_went_down: bool
     ) -> Opened:
+        self._report.replaying = time.monotonic()
         indexed = index.indexed
         settled: list[ActiveSegment] = []
 

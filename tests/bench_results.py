@@ -47,6 +47,13 @@ def open_run(cache: str, events: int = 10_000_000) -> Run:
     return run_of("open", params, [{"open_ms": 4.5}, {"open_ms": 4.4}], [{"open_ms": 4.4}] * 2, compared="open_ms")
 
 
+def outage_run(after: str, log_bytes: int) -> Run:
+    """Give a run of outages in a log of so many bytes."""
+    params = {"after": after, "log_bytes": log_bytes, "against": "a program", "survives": POWER_LOSS}
+    rounds = [{"total_ms": 130.0}, {"total_ms": 140.0}]
+    return run_of("recovery total_ms", params, rounds, [{"total_ms": 20.0}] * 2, compared="total_ms")
+
+
 def memory_run() -> Run:
     """Give a run of memory over time, as long as a line needs to be drawn through it."""
     points = [(float(second), 22_000.0 + second) for second in range(100)]

@@ -325,6 +325,7 @@ class Node:
             "clients": len(clients),
             "attached": clients,
             "state": self._state(),
+            "opening": _opening(self._writer.opening, figures.get("serving")),
             "position": figures.get("position"),
             "sessions": figures.get("sessions"),
             "tasks": 0 if tasks is None else tasks.unfinished,
@@ -376,6 +377,11 @@ async def _wait_for_process(visitor: Visitor) -> None:
         await trio.lowlevel.wait_readable(pidfd)
     finally:
         os.close(pidfd)
+
+
+def _opening(report: dict[str, Any] | None, serving: float | None) -> dict[str, Any] | None:
+    """Add to what the writer says of its opening when it began to serve."""
+    return None if report is None else {**report, "moments": {**report["moments"], "serving": serving}}
 
 
 def _owner_from_wire(pid: int, message: dict[str, Any]) -> Owner | None:

@@ -142,6 +142,16 @@ class WriterKeeper:
         """How far a long opening has come, in bytes done and bytes in all."""
         return None if self._writer is None or self._writer.report is not None else self._writer.progress
 
+    @property
+    def opening(self) -> dict[str, Any] | None:
+        """What the writer's opening found and did, as it reports it, but only the number of its findings.
+
+        None while it opens the store, and between two.
+        """
+        if self._writer is None or self._writer.report is None:
+            return None
+        return {**self._writer.report, "findings": len(self._writer.report["findings"])}
+
     async def live(self, *, started: Callable[[], None]) -> None:
         """Be with one writer until it has ended; cancelled, end it in order. A child of the node's tree.
 

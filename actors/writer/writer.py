@@ -110,6 +110,7 @@ class Writer:
         self._room = trio.Event()
         self._ending = False
         self._flush_seconds: deque[float] = deque(maxlen=FLUSHES_REMEMBERED)
+        self._serving = monotonic()
 
     async def run(self) -> None:
         """Serve until stdin ends or TERM comes; then commit what is queued, acknowledge it and close the store."""
@@ -359,6 +360,7 @@ class Writer:
             "queue_bytes": self._queue_bytes,
             "batches": counted["batches"],
             "events": self._backend.next_position - 1,
+            "serving": self._serving,
             "flush_ms": flush_times_ms(self._flush_seconds),
         }
 

@@ -7,6 +7,10 @@ a JSON object:
     {"op": "serving", "report": {…}}             the store is open; what opening found and did
     {"op": "error", "error": …, "args": […]}     the store can't be opened, in the error's wire form; it ends
 
+The report's `moments` are seconds of the system's monotonic clock, the same in every process: the writer's `start`,
+`replaying` (the index is open, and the journal's end is looked for; null where no journal keeps the store), `open`. It
+serves a moment later, when it has loaded what it needs for that.
+
 The end of stdin is the order to end, also while it opens: opening may be given up at any point. The only processes that
 it starts scan a large journal's files for a new index, and have ended before it serves.
 """
@@ -45,6 +49,7 @@ FINDINGS_SAID_MAX = 100
 
 def main() -> None:
     """Be the writer until it is told to end; ends the process."""
+    start = time.monotonic()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     boot = read_boot(sys.stdin.buffer)
@@ -57,12 +62,13 @@ def main() -> None:
         failpoints.set_limits()
     backend = _open_backend(boot)
     if backend is not None:
+        report = _report(backend, start)
         from turnkeeper.actors.writer.writer import serve
 
         listener = socket.socket(fileno=boot["listener"])
         # What was made until now lives as long as the process: the collector needn't look at it again.
         gc.freeze()
-        _say({"op": protocol.SERVING, "report": _report(backend)})
+        _say({"op": protocol.SERVING, "report": report})
         serve(backend, listener, boot["path"], boot["store"], boot_id())
     os._exit(0)  # everything is closed; the interpreter's own tidying takes longer than all the rest of an end
 
@@ -107,8 +113,9 @@ class _Progress:
         self._next = time.monotonic() + PROGRESS_SECONDS
 
 
-def _report(backend: Backend) -> dict[str, Any]:
+def _report(backend: Backend, start: float) -> dict[str, Any]:
     report = backend.report
+    moments = {"start": start, "replaying": report.replaying, "open": time.monotonic()}
     for finding in report.findings:
         log(f"opening found: {finding}")
     return {
@@ -117,6 +124,7 @@ def _report(backend: Backend) -> dict[str, Any]:
         "quarantined": report.quarantined,
         "hopped_batches": report.hopped_batches,
         "rebuilt": report.rebuilt,
+        "moments": moments,
         "findings": [finding.as_map() for finding in report.findings[:FINDINGS_SAID_MAX]],
     }
 

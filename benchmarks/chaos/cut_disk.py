@@ -45,20 +45,20 @@ def private_mounts() -> None:
 
 
 class CutDisk:
-    """The file system in an image below `place`, mounted at `mounted` while it has power."""
+    """The file system of `size` bytes in an `image` below `place`, mounted at `mounted` while it has power."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, size: int = IMAGE_BYTES) -> None:
         self.mounted = place / "disk"
-        self._image = place / "disk.image"
+        self.image = place / "disk.image"
         self._boot_id = place / "boot_id"
-        with self._image.open("wb") as file:
-            file.truncate(IMAGE_BYTES)
-        _run(*_MAKER, str(self._image))
+        with self.image.open("wb") as file:
+            file.truncate(size)
+        _run(*_MAKER, str(self.image))
         self.mounted.mkdir()
 
     def power_up(self) -> None:
         """Mount it; the driver recovers what its own log has."""
-        _run("mount", "-o", "loop", str(self._image), str(self.mounted))
+        _run("mount", "-o", "loop", str(self.image), str(self.mounted))
 
     def cut(self) -> None:
         """Cut the power: every write that wasn't synced is lost, unless the disk happened to have it."""

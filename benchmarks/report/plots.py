@@ -177,6 +177,29 @@ def _draw_recovery(runs: Sequence[Run]) -> Figure | None:
     return figure
 
 
+def _draw_outages(runs: Sequence[Run]) -> Figure | None:
+    """Draw how long an outage is over the bytes of the log, a line for each thing that died."""
+    lines: dict[str, dict[float, float]] = {}
+    for run in runs:
+        if "after" in run.params and run.compared is not None:
+            lines.setdefault(run.params["after"], {})[run.params["log_bytes"]] = run.figures[run.compared]
+    lines = {name: points for name, points in lines.items() if len(points) > 1}
+    if not lines:
+        return None
+    figure, (axis,) = _stacked([14])
+    for (name, points), colour in zip(lines.items(), LINE_COLOURS, strict=False):
+        axis.plot(sorted(points), [points[size] for size in sorted(points)], "o-", color=colour, label=name)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("bytes of log")
+    axis.set_ylabel("ms")
+    _finish_lines(axis)
+    axis.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: number(value)))
+    axis.tick_params(axis="y", which="minor", labelsize=7)
+    axis.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2), fontsize=8)
+    return figure
+
+
 def _draw_memory(runs: Sequence[Run]) -> Figure | None:
     """Draw every series of memory that a run has, each in a panel, and the line through what counts of it."""
     series = [(name, points) for run in runs for name, points in run.series.items() if _is_memory(name) and points]
@@ -236,7 +259,7 @@ def _finish_lines(axis: Axes) -> None:
 
 
 def _short(value: float) -> str:
-    for size, letter in ((1e6, "M"), (1e3, "k")):
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{number(value / size)}{letter}"
     return number(value)
@@ -246,5 +269,6 @@ _DRAWINGS: Final[dict[str, tuple[str, Draw]]] = {
     "latency": ("How long a flush takes, by how many sessions flush", _draw_latencies),
     "throughput": ("How many events become durable in a second", _draw_throughput),
     "recovery": ("How long opening takes after a kill, by the size of the store", _draw_recovery),
+    "outages": ("How long a host waits for its next acknowledged append after a death", _draw_outages),
     "memory": ("Memory over time", _draw_memory),
 }

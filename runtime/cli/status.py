@@ -48,6 +48,7 @@ def _print(figures: dict[str, Any]) -> None:
             ("node", f"process {pids['node']}"),
             ("writer", f"process {pids['writer']}" if pids["writer"] else "none at present"),
             ("spawner", f"process {pids['spawner']}" if pids["spawner"] else "none at present"),
+            ("opening", _opening(figures["opening"])),
             ("clients", f"{figures['clients']}  {attached}".rstrip()),
             ("position", _number(figures["position"])),
             ("sessions", _number(figures["sessions"])),
@@ -56,6 +57,24 @@ def _print(figures: dict[str, Any]) -> None:
             ("flush", f"p50 {_milliseconds(flush['p50'])}, p99 {_milliseconds(flush['p99'])}"),
         ]
     )
+
+
+def _opening(opening: dict[str, Any] | None) -> str:
+    """Say how long the writer that serves now took to open the store, and what it found."""
+    if opening is None:
+        return "under way"
+    moments = opening["moments"]
+    said = [_milliseconds((moments["open"] - moments["start"]) * 1000)]
+    if moments["replaying"] is not None:
+        replay = _milliseconds((moments["open"] - moments["replaying"]) * 1000)
+        said[0] += f", {replay} of it from the index on ({opening['hopped_batches']:,} batches)"
+    if opening["torn_bytes"]:
+        said.append(f"a torn tail of {opening['torn_bytes']:,} bytes")
+    if opening["rebuilt"]:
+        said.append(f"the index was built anew: {opening['rebuilt']}")
+    if opening["findings"]:
+        said.append(f"{opening['findings']:,} findings, see node.log")
+    return "; ".join(said)
 
 
 def _number(value: int | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -47,6 +48,21 @@ def test_status_says_what_the_processes_do(cli: CommandLine, served: subprocess.
     assert "node_main" in commands["node"]
     assert "writer_main" in commands["writer"]
     assert set(figures["pids"]) == {"node", "writer", "spawner", "shims"}
+
+
+def test_status_says_what_the_writer_found_when_it_opened(cli: CommandLine, served: subprocess.Popen[bytes]) -> None:
+    """Also how long that took; a writer that follows a killed one tells of its own opening."""
+    assert "; the index was built anew: index.json is missing" in opening(cli)
+    first = pids(cli)["writer"]
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: pids(cli)["writer"] not in (None, first) and opening(cli) != "under way")
+    assert re.fullmatch(r"\d+\.\d\d ms, \d+\.\d\d ms of it from the index on \(0 batches\)", opening(cli))
+
+
+def opening(cli: CommandLine) -> str:
+    """Give what `status` tells people of the opening."""
+    (line,) = [each for each in cli.succeed("status").out.splitlines() if each.startswith("opening ")]
+    return line.removeprefix("opening ").strip()
 
 
 def test_status_of_a_store_that_nobody_serves_starts_nobody(cli: CommandLine) -> None:

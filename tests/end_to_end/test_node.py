@@ -385,6 +385,11 @@ def test_status_says_what_node_and_writer_do(store: ServedStore) -> None:
     status = ask_status(str(store.path))
     assert status is not None
     assert status["pids"] == {"node": store.process.pid, "writer": writer_pid, "spawner": None, "shims": []}
+    opening = status["opening"]
+    assert (opening["hopped_batches"], opening["torn_bytes"], opening["findings"]) == (0, 0, 0)
+    assert opening["rebuilt"] == "index.json is missing or damaged"
+    moments = opening["moments"]
+    assert moments["start"] < moments["replaying"] < moments["open"] < moments["serving"] < time.monotonic()
     assert (status["clients"], status["attached"]) == (1, [{"pid": os.getpid(), "name": "the test"}])
     assert (status["state"], status["position"], status["sessions"]) == ("serving", 2, 1)
     assert status["flush_ms"]["p50"] > 0

@@ -18,7 +18,7 @@ from turnkeeper.benchmarks.report.tables import Cell, section_of
 from turnkeeper.benchmarks.report.writing import write_report
 from turnkeeper.benchmarks.results import Result, read_result
 
-from ..bench_results import NASTY_NAME, flush_runs, memory_run, open_run, result_of
+from ..bench_results import NASTY_NAME, flush_runs, memory_run, open_run, outage_run, result_of
 
 VOID = {"meta"}
 
@@ -132,6 +132,8 @@ def test_drawings_stand_in_the_page(page: Page, text: str) -> None:
         ([memory_run()], ["memory"]),
         ([open_run("warm")], ["recovery"]),
         ([Run("open", {"cache": "warm", "events": 10}, {"open_ms": 1.0}, compared="open_ms")], []),
+        ([outage_run("the writer was killed", size) for size in (10**8, 10**9)], ["outages"]),
+        ([outage_run("the writer was killed", 10**8), outage_run("the node was killed", 10**9)], []),
         (flush_runs()[:2], ["latency"]),
     ],
 )
