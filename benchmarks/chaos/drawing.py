@@ -185,10 +185,10 @@ _STOPS_SHARE = 0.7
 def _with_stops(life: Life, chance: Random, store: StorePlan, hosts: int) -> Life:
     """Add stops in the middle of what must not be gone on with as if nothing had happened meanwhile.
 
-    A node looks what has become of a task, which ends; a writer is in a commit, and its successor makes others; a host
-    has events to store, and another one has its sessions.
+    A node looks what has become of a task, which ends; or a writer is in a commit, and its successor makes others, for
+    which it takes a node that isn't stopped. A host has events to store, and another one has its sessions.
     """
-    targets = (*_LOOKS_A_LIFE * ("node",), chance.choice(("writer", "host")) if hosts > 1 else "writer")
+    targets = chance.choice((_LOOKS_A_LIFE * ("node",), ("writer",))) + (("host",) if hosts > 1 else ())
     latest = round(life.length_ms * _STOPS_SHARE)
     stops = [_draw_stop(chance, target, chance.randrange(latest), store) for target in targets]
     disturbances = sorted([*life.disturbances, *stops], key=lambda each: each.at_ms)

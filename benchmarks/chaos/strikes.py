@@ -36,10 +36,12 @@ class Strikes:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._ongoing: list[_Ongoing] = []
+        self._stretch = 1.0
         self._may_kill_node = "node" not in dict(stage.plan.left_out)
 
     def plan(self, life: Life, stretch: float) -> None:
         """Put all that is planned into the timeline, `stretch` times as late as it is planned."""
+        self._stretch = stretch
         for kill in life.kills:
             self._stage.timeline.at(kill.at_ms / 1000 * stretch, partial(self._kill, kill))
         for disturbance in life.disturbances:
@@ -120,7 +122,8 @@ class Strikes:
         """Plan its end; that of a stopped writer depends on his successor, if there is to be one."""
         due = self._stage.timeline.now + fault.for_ms / 1000
         if fault.takeover and fault.target == "writer":
-            self._stage.timeline.at(due, partial(self._end_with_successor, fault, ongoing, due + SUCCESSOR_SECONDS))
+            latest = due + SUCCESSOR_SECONDS * self._stretch
+            self._stage.timeline.at(due, partial(self._end_with_successor, fault, ongoing, latest))
         else:
             self._stage.timeline.at(due, ongoing.end)
 
