@@ -57,7 +57,7 @@ def _print(comparison: Comparison, places: Sequence[Path], results: Sequence[Res
     rows = sorted(comparison.rows, key=lambda row: _ORDER.index(row.verdict))
     if rows:
         heads = ("verdict", "suite", "run", "with", "of", "before", "after", "change", f"{CONFIDENCE:.0%} bounds")
-        print_table(heads, [_cells(row) for row in rows], right=("before", "after", "change"))
+        print_table(heads, [_cells(row, comparison.rows) for row in rows], right=("before", "after", "change"))
         print_text("")
     counts = ", ".join(f"{comparison.count(verdict)} {verdict}" for verdict in _ORDER)
     print_text(f"{len(rows)} rows: {counts}; by chance alone about {len(rows) * (1 - CONFIDENCE):.0f} would differ.")
@@ -69,18 +69,24 @@ def _print(comparison: Comparison, places: Sequence[Path], results: Sequence[Res
         if singles:
             print_text("")
             print_text(f"only {name}:")
-            print_table(("suite", "run", "with", "why"), [_single_cells(each) for each in singles])
+            print_table(("suite", "run", "with", "why"), [_single_cells(each, singles) for each in singles])
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
     change = "" if row.change is None else f"{row.change:+.1%}"
     bounds = row.why if row.bounds is None else f"{row.bounds[0]:+.1%} to {row.bounds[1]:+.1%}"
     values = (f"{value:,.4g}" for value in (row.before, row.after))
-    return (row.verdict, row.suite, row.name, _params(row.params), row.of, *values, change, bounds)
+    return (row.verdict, row.suite, row.name, _own_params(row, rows), row.of, *values, change, bounds)
 
 
-def _single_cells(single: Single) -> tuple[str, ...]:
-    return single.suite, single.name, _params(single.params), single.why
+def _single_cells(single: Single, singles: Sequence[Single]) -> tuple[str, ...]:
+    return single.suite, single.name, _own_params(single, singles), single.why
+
+
+def _own_params(shown: Row | Single, others: Sequence[Row] | Sequence[Single]) -> str:
+    """Say in what a run differs from others of its name."""
+    alike = [each.params for each in others if (each.suite, each.name) == (shown.suite, shown.name)]
+    return _params({name: value for name, value in shown.params.items() if any(p.get(name) != value for p in alike)})
 
 
 def _params(params: Mapping[str, Any]) -> str:
