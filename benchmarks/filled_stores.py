@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from turnkeeper.storage.hopping import FileScanner
 from turnkeeper.storage.requests import Append, Appended, Post
 from turnkeeper.storage.store import BackendName
 
+from .inhabitants import clear
 from .loads import EVENT_DATA, EVENT_TYPE
 from .measured_process import MeasuredProcess, receive_from_any
 from .measuring import Tell
@@ -106,8 +106,8 @@ class FilledStores:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for path in [*self._shared.values(), *self._used]:
-            shutil.rmtree(path, ignore_errors=True)
+        for path in {*self._shared.values(), *self._used}:
+            clear(path)
 
     def read(self, *fillings: Filling) -> list[Path]:
         """Give a store for each filling; whoever has it leaves its events as they are, and closes it cleanly.
@@ -137,14 +137,14 @@ class FilledStores:
     def rest(self) -> None:
         """Say that nobody has any of them in use; what was taken is removed."""
         for path in self._used - {*self._shared.values()}:
-            shutil.rmtree(path, ignore_errors=True)
+            clear(path)
         self._used.clear()
 
     def _make_room(self, size: int) -> None:
         """Remove stores that nobody has in use, the oldest first, until so many bytes fit."""
         idle = [filling for filling, path in self._shared.items() if path not in self._used]
         while idle and free_bytes(self._directory) < size + SPARE_BYTES:
-            shutil.rmtree(self._shared.pop(idle.pop(0)))
+            clear(self._shared.pop(idle.pop(0)))
 
 
 def _size_max(filling: Filling) -> int:

@@ -14,11 +14,17 @@ import time
 from pathlib import Path
 from typing import Final
 
+from turnkeeper.actors.client.asking import ask_stop
 from turnkeeper.runtime.tasks import tree
+from turnkeeper.storage.errors import StorageError
+from turnkeeper.storage.lock import store_is_held
+from turnkeeper.storage.store import STORE_FILE
 
 LEAVE_SECONDS: Final = 20.0
 """How long all that serves a store may take to end, once its host is gone."""
 
+_NODE_SECONDS = 10.0
+_STOP_SECONDS = 1.0
 _POLL_SECONDS = 0.02
 _REMOVALS = 3
 
@@ -38,7 +44,8 @@ def inhabitants(directory: Path) -> list[tree.Process]:
 
 
 def clear(directory: Path) -> None:
-    """Wait until nobody works in a directory any more, kill who doesn't leave, and remove it with all that is in it."""
+    """Send away who still works in a directory, kill who doesn't leave, and remove it with all that is in it."""
+    _stop_nodes(directory)
     deadline = time.monotonic() + LEAVE_SECONDS
     while (left := inhabitants(directory)) and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
@@ -50,3 +57,13 @@ def clear(directory: Path) -> None:
         if not directory.exists():
             return
         time.sleep(_POLL_SECONDS)
+
+
+def _stop_nodes(directory: Path) -> None:
+    """Stop what still serves a store in the directory: a node whose client was killed, or never came."""
+    deadline = time.monotonic() + _NODE_SECONDS
+    for store in (str(file.parent) for file in directory.rglob(STORE_FILE)):
+        while store_is_held(store) and time.monotonic() < deadline:
+            with contextlib.suppress(StorageError, OSError):
+                ask_stop(store, _STOP_SECONDS)
+            time.sleep(_POLL_SECONDS)

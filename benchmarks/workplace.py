@@ -5,7 +5,6 @@ Nothing that was in the directory before is touched, and nothing stays there but
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -13,10 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
-
-from turnkeeper.actors.client.asking import ask_stop
-from turnkeeper.storage.errors import StorageError
-from turnkeeper.storage.lock import store_is_held
 
 from .filled_stores import FilledStores
 from .inhabitants import clear
@@ -28,11 +23,6 @@ from .room import require_memory, require_no_store
 
 MEMORY_BYTES: Final = 500_000_000
 """What any suite takes at most, all its processes together, if it says nothing else."""
-
-NODE_END_SECONDS = 10.0
-"""How long a node that nobody needs any more may take to end before its store is removed all the same."""
-
-_STOP_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +78,5 @@ def measured_directory(out: Path | None) -> Iterator[Path]:
             with interrupts.raising():
                 yield directory
         finally:
-            _stop_nodes(directory)
             clear(directory)
         interrupts.checkpoint()
-
-
-def _stop_nodes(directory: Path) -> None:
-    """Stop what still serves a store in the directory: a node whose client was killed, or never came."""
-    deadline = time.monotonic() + NODE_END_SECONDS
-    for store in (str(file.parent) for file in directory.rglob("store.json")):
-        while store_is_held(store) and time.monotonic() < deadline:
-            with contextlib.suppress(StorageError, OSError):
-                ask_stop(store, _STOP_SECONDS)
-            time.sleep(0.01)
