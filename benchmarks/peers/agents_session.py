@@ -15,7 +15,7 @@ from typing import Any
 from agents import SQLiteSession, set_tracing_disabled
 
 from ..durability import Durability
-from .keeping import TEXT, Keeper
+from .keeping import SETTLING_EVENTS, TEXT, Keeper
 from .sqlite_connections import ConnectionWatch
 
 _ITEM = {"role": "assistant", "content": TEXT}
@@ -31,6 +31,10 @@ class SessionKeeper:
     async def flush(self, session: int, events: int) -> None:
         """Add items in one transaction."""
         await self._sessions[session].add_items([_ITEM] * events)
+
+    async def settle(self) -> None:
+        """Let the log reach its size."""
+        await self.fill(0, SETTLING_EVENTS)
 
     async def fill(self, session: int, events: int) -> None:
         """Add all at once."""

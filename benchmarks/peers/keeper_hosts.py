@@ -69,6 +69,7 @@ async def _open(starter: Connection, opener: Callable[[], AbstractAsyncContextMa
 
 
 async def _flush(starter: Connection, keeper: Keeper) -> None:
+    await keeper.settle()
     await keeper.flush(0, 1)
     gc.collect()
     gc.freeze()

@@ -18,11 +18,21 @@ TEXT: Final = EVENT_DATA["text"]
 """What an event says."""
 
 
+SETTLING_EVENTS: Final = 10_000
+"""So many events in one transaction are more than SQLite lets its write-ahead log grow to.
+
+From then on the log is written over, and a sync costs less than one behind a growing file.
+"""
+
+
 class Keeper(Protocol):
     """A library with sessions, which are numbered."""
 
     async def flush(self, session: int, events: int) -> None:
         """Add so many events to the session, together where the library can, and wait until it calls them kept."""
+
+    async def settle(self) -> None:
+        """Bring the files to the size that they keep, as a program has them that ran for a while."""
 
     async def fill(self, session: int, events: int) -> None:
         """Make a session so long, in whatever way is quick."""

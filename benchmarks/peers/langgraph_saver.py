@@ -22,7 +22,7 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from ..durability import Durability, sqlite_durability
-from .keeping import TEXT, Keeper
+from .keeping import SETTLING_EVENTS, TEXT, Keeper
 
 _CHANNEL: Final = "messages"
 _NODE: Final = "agent"
@@ -51,6 +51,10 @@ class SaverKeeper:
     async def flush(self, session: int, events: int) -> None:
         """Make one step, of a node that gives so many messages."""
         await self._step(self._threads[session], events, max(events, self._state_messages))
+
+    async def settle(self) -> None:
+        """Let the log reach its size."""
+        await self.fill(0, SETTLING_EVENTS)
 
     async def fill(self, session: int, events: int) -> None:
         """Make one step whose state is the whole history."""

@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint
 from ..baselines import SessionFiles, SqliteRows
 from ..durability import Durability
 from ..loads import Lines
-from .keeping import Keeper
+from .keeping import SETTLING_EVENTS, Keeper
 
 
 class PlainKeeper:
@@ -30,6 +30,10 @@ class PlainKeeper:
         """Write the events together, and sync."""
         self._baseline.flush(self._lines.events(session, events))
         await checkpoint()
+
+    async def settle(self) -> None:
+        """Let the log reach its size."""
+        await self.fill(0, SETTLING_EVENTS)
 
     async def fill(self, session: int, events: int) -> None:
         """Write all at once."""

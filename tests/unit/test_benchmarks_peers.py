@@ -152,6 +152,9 @@ class Forgetful:
     async def flush(self, session: int, events: int) -> None:
         """Keep nothing."""
 
+    async def settle(self) -> None:
+        """Keep nothing."""
+
     async def fill(self, session: int, events: int) -> None:
         """Keep nothing."""
 
