@@ -1,9 +1,11 @@
 """supervisord beside our tasks: starting a program, hearing of its end, stopping many, in turns with ours.
 
 It is set up as its documentation says: in the foreground, its XML-RPC on a Unix socket, an event listener that is told
-of ends, groups of programs made by `numprocs`, stopped and killed as process groups. With `startsecs=0` a start doesn't
-wait for a program to prove itself, and returns when supervisord has forked; ours returns when the command runs, and has
-recorded it. What it manages dies with no host and is known to nobody after its own death.
+of ends, groups of programs made by `numprocs`, stopped and killed as process groups. It tells of an end when its loop
+turns again, at the next thing that happens or a second later; here something happens every `apart_seconds`. With
+`startsecs=0` a start doesn't wait for a program to prove itself, and returns when supervisord has forked; ours returns
+when the command runs, and has recorded it. What it manages dies with no host, and is known to nobody
+after its own death.
 
 supervisord runs as a task of ours, so nothing of it outlives the benchmark, whatever its programs do.
 """
