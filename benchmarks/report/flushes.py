@@ -8,7 +8,7 @@ from typing import Any
 
 from ..durability import POWER_LOSS
 from ..measuring import Figures, Run, Spread
-from .numbers import number, table_row
+from .wording import number, table_row
 
 SUITE_NAME = "flush "
 

@@ -9,8 +9,8 @@ from ..judging import Judged, Verdict
 from ..measuring import Measured, Run
 from ..results import Result
 from .flushes import flush_table
-from .numbers import number, pairs, plain, table_row, with_bounds
 from .tables import OURS, is_lesser, set_params, title_of
+from .wording import number, pairs, plain, table_row, with_bounds
 
 SIGNS: Final[Mapping[Verdict, str]] = {"met": "✓ ", "missed": "✗ ", "another size": "", "not measured": ""}
 

@@ -8,9 +8,9 @@ from ..judging import Verdict
 from ..pages import page_environment
 from ..results import Result
 from .markdown import HOW_IT_IS_TOLD, LESSER, machine_facts, verdict
-from .numbers import between, number
 from .plots import plots_of
 from .tables import section_of
+from .wording import between, number
 
 SIGNS: Final[dict[Verdict, tuple[str, str]]] = {
     "met": ("✓", "good"),

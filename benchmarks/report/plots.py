@@ -21,7 +21,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from ..measuring import Run
 from ..trend import BLOCKS, trend
 from .flushes import Flushes, Load, flushes_of
-from .numbers import UNITS, number
+from .wording import UNITS, number
 
 WIDTH_INCHES: Final = 4.0
 LINE_INCHES: Final = 0.24

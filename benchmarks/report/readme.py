@@ -17,8 +17,8 @@ from typing import Final
 from ..results import NotAResult, Result, read_result
 from .flushes import flush_table
 from .markdown import HOW_IT_IS_TOLD, LESSER, machine_facts, verdict
-from .numbers import plain
 from .plots import plots_of, standing_alone
+from .wording import plain
 
 BEGIN: Final = "<!-- measured: from here to the next mark `make readme` writes -->"
 END: Final = "<!-- measured: to here -->"

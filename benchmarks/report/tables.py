@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from ..durability import POWER_LOSS
 from ..measuring import Figures, Measured, Run, Spread
-from .numbers import between, label_of, number, pairs
+from .wording import between, label_of, number, pairs
 
 OURS: Final = "turnkeeper"
 

@@ -1,4 +1,4 @@
-"""Figures as people read them: three digits, thousands apart, the unit that a figure's name has; and rows of them."""
+"""Words of a report: figures with three digits, the unit that a figure's name has, parameters, rows of a table."""
 
 from __future__ import annotations
 
