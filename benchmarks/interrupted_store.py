@@ -98,7 +98,10 @@ Opening: TypeAlias = Mapping[str, Any]
 
 
 class InterruptedStore:
-    """The store at `path` in use, by one host. Left as a context manager, that host leaves it or is killed."""
+    """The store at `path` in use, by one host. Left as a context manager, that host leaves it.
+
+    Left by an exception, the host is killed.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -110,8 +113,8 @@ class InterruptedStore:
         self._host.wait_appended()
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self._host.end()
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        self._host.end(at_once=kind is not None)
 
     def strike(self, blow: Blow, sockets: Sequence[str]) -> Figures:
         """Strike who serves while the host appends, and give what it waited for; `sockets` are of those who die."""
@@ -289,8 +292,10 @@ class AppendingHost:
         """Wait for its death, when it was killed."""
         self._process.wait_killed()
 
-    def end(self) -> None:
-        """Let it leave the store; it is killed if it doesn't."""
+    def end(self, *, at_once: bool = False) -> None:
+        """Let it leave the store, or kill it at once; it is killed as well if it doesn't leave."""
+        if at_once:
+            self._process.ending_seconds = 0.0
         self._process.__exit__()
 
 

@@ -59,13 +59,15 @@ class CutStore:
         self._process.receive()  # the store is served
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
         mounts = _mounts_of(self._process.pid)
+        if kind is not None:
+            self._process.ending_seconds = 0.0
         try:
             self._process.__exit__()
         finally:
             if mounts is not None:
-                _end_all_with(mounts)
+                _end_all_with(mounts, self._process.ending_seconds)
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def cut_and_recover(self) -> Figures:
@@ -91,12 +93,12 @@ def _mounts_of(pid: int) -> str | None:
     return None if found == os.readlink("/proc/self/ns/mnt") else found
 
 
-def _end_all_with(mounts: str) -> None:
-    """Wait until nobody has these mounts any more, and kill who stays: the disk goes with the last of them.
+def _end_all_with(mounts: str, seconds: float) -> None:
+    """Wait until nobody has these mounts any more, and kill who stays for longer: the disk goes with the last of them.
 
     Who works there can't be found by where he works: that path is nowhere to be seen from here.
     """
-    deadline = time.monotonic() + LEAVE_SECONDS
+    deadline = time.monotonic() + seconds
     while left := [pid for pid in all_pids() if _mounts_of(pid) == mounts]:
         if time.monotonic() > deadline:
             for process in filter(None, map(tree.process_of, left)):

@@ -34,7 +34,7 @@ class Sizes:
 
 
 QUICK = Sizes(small_events=20_000, large_events=200_000, openings=2, rebuilds=2, outages=outages.QUICK)
-FULL = Sizes(small_events=100_000, large_events=10_000_000, openings=21, rebuilds=5, outages=outages.FULL)
+FULL = Sizes(small_events=100_000, large_events=10_000_000, openings=11, rebuilds=5, outages=outages.FULL)
 
 
 def run_recovery(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -> dict[str, Any]:
