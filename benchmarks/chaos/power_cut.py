@@ -25,8 +25,8 @@ from .strikes import Strikes
 STOP_SECONDS = 5.0
 """How long it may take until all are stopped who have to be."""
 
-SETTLE_SECONDS = 0.15
-"""How long it may take until all is stored that those had sent who were stopped."""
+SETTLE_SECONDS = 0.6
+"""How long it may take until all is stored that those had sent who were stopped, and how their short tasks ended."""
 
 PASS_SECONDS = 2.0
 """How long it is waited for somebody to pass a failpoint; where nobody does, the cut comes at any moment."""
