@@ -43,6 +43,13 @@ from turnkeeper.storage.errors import IndexFailed, StorageError, StoreRefused
 PROGRESS_SECONDS = 0.2
 """Progress is said this often at most."""
 
+COLLECTED_OBJECTS = 20_000
+"""How many more objects there must be than after the last look for garbage, for the next one.
+
+A commit of a thousand runs has some ten objects for each, all alive until it is answered: the interpreter's own 700 had
+it look at them again and again, for a tenth of the writer's time, and never find anything.
+"""
+
 FINDINGS_SAID_MAX = 100
 """Findings in the report to the node; all of them are in node.log."""
 
@@ -68,6 +75,7 @@ def main() -> None:
         listener = socket.socket(fileno=boot["listener"])
         # What was made until now lives as long as the process: the collector needn't look at it again.
         gc.freeze()
+        gc.set_threshold(COLLECTED_OBJECTS)
         _say({"op": protocol.SERVING, "report": report})
         serve(backend, listener, boot["path"], boot["store"], boot_id())
     os._exit(0)  # everything is closed; the interpreter's own tidying takes longer than all the rest of an end
