@@ -149,6 +149,8 @@ class Index(IndexTables):
         next_number = 0 if before is None else before.next_number
         ownerless = self._ownerless
         faults: dict[str, str] = {}
+        changed: dict[bytes, StreamState] = {}
+        self._forget_cold()
         for run in runs:
             state = self._hot.get(run.stream) or self._load(transaction, run.stream)
             if state is None:
@@ -169,7 +171,8 @@ class Index(IndexTables):
             if run.patch is not None:
                 self._patch(transaction, run.stream, run.seq, run.patch, state.number)
             self._hot[run.stream] = state
-            transaction.put(run.stream.encode(), state.encode(), db=self._streams)
+            changed[run.stream.encode()] = state
+        self._put_states(transaction, changed)
         if (
             before is None
             or before.segment != batch.segment
@@ -194,7 +197,7 @@ class Index(IndexTables):
         ownerless = self._ownerless
         states: list[StreamState] = []
         for found in scan.streams:
-            state = self._hot.get(found.stream) or self._load(transaction, found.stream)
+            state = self.state(transaction, found.stream)
             if state is None:
                 begin = found.first if found.is_fork else 0
                 state = StreamState(next_number, begin, found.epoch, 0, 0, begin, bytearray())
@@ -246,7 +249,7 @@ class Index(IndexTables):
 
     def raise_head(self, transaction: Transaction, stream: str, head: int, epoch: int = 1) -> bool:
         """Note that events up to `head` once were there though no good batch holds them; True if that is news."""
-        state = self._hot.get(stream) or self._load(transaction, stream)
+        state = self.state(transaction, stream)
         if state is None:
             indexed = self.indexed or Indexed(0, 0, 0, "0" * 8, 1, 0)
             state = StreamState(indexed.next_number, 0, epoch, 0, 0, 0, bytearray())
@@ -257,6 +260,10 @@ class Index(IndexTables):
         self._hot[stream] = state
         transaction.put(stream.encode(), state.encode(), db=self._streams)
         return True
+
+    def _put_states(self, transaction: Transaction, changed: Mapping[bytes, StreamState]) -> None:
+        """Write the records of a batch's streams, by one call."""
+        transaction.cursor(db=self._streams).putmulti([(key, state.encode()) for key, state in changed.items()])
 
     def _set_indexed(self, transaction: Transaction, indexed: Indexed) -> None:
         transaction.put(b"indexed", indexed.encode(), db=self._databases["meta"])
@@ -324,15 +331,22 @@ class Index(IndexTables):
 
     def state(self, transaction: Transaction, stream: str) -> StreamState | None:
         """Give a stream's record, from the writer's hot ones or the snapshot."""
-        return self._hot.get(stream) or self._load(transaction, stream)
+        state = self._hot.get(stream)
+        if state is None:
+            self._forget_cold()
+            state = self._load(transaction, stream)
+        return state
 
     def _load(self, transaction: Transaction, stream: str) -> StreamState | None:
         state = self.snapshot_state(transaction, stream)
-        if len(self._hot) >= _HOT_RECORDS_MAX:
-            self._hot.clear()
         if state is not None:
             self._hot[stream] = state
         return state
+
+    def _forget_cold(self) -> None:
+        """Bound what is kept; never within a batch, whose records are written at its end."""
+        if len(self._hot) >= _HOT_RECORDS_MAX:
+            self._hot.clear()
 
     def entries(self) -> dict[str, list[tuple[bytes, bytes]]]:
         """Give every entry of every table, to compare one index with another."""
