@@ -9,7 +9,7 @@ head's number unless its key is known. A refusal leaves its neighbours in the ba
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from zlib_ng.zlib_ng import crc32
 
@@ -37,8 +37,8 @@ from .requests import OWNERLESS, PATCHES_BY_ANYONE, Append, Appended, Grant, Gra
 _HEADER_ROOM = HEADER_BYTES_MAX - 1024
 
 
-class StoredHead(NamedTuple):
-    """What a backend has of a stream before this batch."""
+class StoredHead(Protocol):
+    """What is stored of a stream before this batch."""
 
     head: int
     epoch: int
@@ -80,14 +80,14 @@ class Draft:
 
     def add(self, request: Request) -> Answer:
         """Take a request into the batch, or refuse it. Raises BatchIsFull."""
+        if isinstance(request, Append):
+            fault = None if request.patch is None else fault_of_patch(request)
+            return self._append(request) if fault is None else fault
         if isinstance(request, Grant):
             return self._grant(request)
         if isinstance(request, Post):
             return self._post(request)
-        fault = None if request.patch is None else fault_of_patch(request)
-        if fault is not None:
-            return fault
-        return self._append(request) if isinstance(request, Append) else self._patch(request)
+        return fault_of_patch(request) or self._patch(request)
 
     def finish(self) -> tuple[list[str], list[Run], bytes]:
         """Give the header's entries, the runs, and the event lines of the batch."""
@@ -106,7 +106,7 @@ class Draft:
             stored = self._stored.head(stream)
             if stored is None:
                 return self._create(request)
-            head, epoch = stored
+            head, epoch = stored.head, stored.epoch
         if request.key is not None:
             known = self._known_key(request, run)
             if known is not None:
@@ -396,8 +396,9 @@ class Draft:
         if patch.get("labels") is not None:
             labels = {**(self._present(stream, run, "labels") or {}), **patch["labels"]}
             patch["labels"] = {name: value for name, value in labels.items() if value is not None} or None
-        head, epoch = (run.head, run.epoch) if run is not None else stored if stored is not None else (0, 0)
-        return self._extend(Append(stream, epoch, head, b"", patch), b"", head, 0, run)
+        head = run.head if run is not None else stored.head if stored is not None else 0
+        append = Append(stream, self._epoch(run, stored), head, b"", patch)
+        return self._extend(append, b"", head, 0, run)
 
 
 def _count_lines(stream: str, first: int, lines: bytes) -> int:

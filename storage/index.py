@@ -19,6 +19,7 @@ import orjson
 
 from .errors import IndexFailed
 from .file_scan import FileScan, StreamScan
+from .format import Run
 from .index_records import (
     BLOB_RUN,
     BLOCK_KEY,
@@ -151,7 +152,7 @@ class Index(IndexTables):
         faults: dict[str, str] = {}
         changed: dict[bytes, StreamState] = {}
         self._forget_cold()
-        for run in runs:
+        for run, offset, position in runs:
             state = self._hot.get(run.stream) or self._load(transaction, run.stream)
             if state is None:
                 state = StreamState(next_number, 0, run.epoch, 0, 0, 0, bytearray())
@@ -166,7 +167,8 @@ class Index(IndexTables):
                 faults[run.stream] = f"events {state.head} to {run.seq - 1} are missing"
                 self._cut(transaction, state, run.seq)
             if run.events:
-                self._extend(transaction, state, run, batch.segment, header.time)
+                extent = EXTENT.pack(batch.segment, offset, run.size, run.events, run.epoch, run.crc, position)
+                self._extend(transaction, state, run, extent, position, header.time)
             state.epoch = max(state.epoch, run.epoch)
             if run.patch is not None:
                 self._patch(transaction, run.stream, run.seq, run.patch, state.number)
@@ -274,14 +276,16 @@ class Index(IndexTables):
             transaction.put(_OWNERLESS_KEY, NUMBER.pack(count), db=self._databases["meta"])
             self._ownerless = count
 
-    def _extend(self, transaction: Transaction, state: StreamState, run: PlacedRun, segment: int, time: int) -> None:
+    def _extend(
+        self, transaction: Transaction, state: StreamState, run: Run, extent: bytes, position: int, time: int
+    ) -> None:
         """Add a run's extent to its stream's record, and move the stream up in the list of recent ones."""
         extents = state.extents
-        extents += EXTENT.pack(segment, run.offset, run.size, run.events, run.epoch, run.crc, run.position)
+        extents += extent
         state.head += run.events
         if len(extents) == EXTENTS_MAX * EXTENT.size:
             self._cut(transaction, state, state.head)
-        self._move_recent(transaction, state, run.stream, run.position + run.events - 1)
+        self._move_recent(transaction, state, run.stream, position + run.events - 1)
         state.active = time
 
     def _move_recent(self, transaction: Transaction, state: StreamState, stream: str, position: int) -> None:

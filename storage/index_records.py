@@ -6,13 +6,13 @@ Fixed-size fields, little-endian in values and big-endian in keys, so that keys 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
-from .format import BatchHeader
+from .format import BatchHeader, Run
 
 RECORD = struct.Struct("<IQIQQQ")  # number, head, epoch, position, time, first seq
 EXTENT = struct.Struct("<IQIIIIQ")  # segment, offset, bytes, events, epoch, crc, position of the first event
@@ -41,6 +41,10 @@ class Indexed(NamedTuple):
         """Give the record's bytes, with a check of them."""
         content = INDEXED.pack(*self[:3], self.h.encode(), *self[4:])
         return content + CHECK.pack(crc32(content))
+
+
+PlacedRun: TypeAlias = tuple[Run, int, int]
+"""A run, where its bytes lie in the segment, and the position of its first event."""
 
 
 class Extent(NamedTuple):
@@ -73,28 +77,13 @@ class StreamState:
         return RECORD.pack(self.number, self.head, self.epoch, self.position, self.active, self.first) + self.extents
 
 
-@dataclass(slots=True)
-class PlacedRun:
-    """A run and where its bytes lie."""
-
-    stream: str
-    epoch: int
-    seq: int
-    events: int
-    size: int
-    crc: int
-    patch: Mapping[str, Any] | None
-    offset: int
-    position: int
-
-
 def placed_runs(header: BatchHeader, offset: int) -> list[PlacedRun]:
-    """Give the runs of the batch at `offset` with the place and position of each."""
+    """Give the runs of the batch at `offset`, each with its place and the position of its first event."""
     place = offset + header.length
     position = header.position
     placed = []
     for run in header.runs:
-        placed.append(PlacedRun(*run, place, position))
+        placed.append((run, place, position))
         place += run.size
         position += run.events
     return placed

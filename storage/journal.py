@@ -225,7 +225,7 @@ class Journal:
             if isinstance(error, OSError):
                 raise Failed(f"batch {self._next_batch} could not be written: {error}") from error
             raise
-        self._positions = {run.stream: run.position for run in placed}
+        self._positions = {run.stream: first for run, _, first in placed}
         active.end += len(content)
         active.h = h
         self._next_batch += 1
@@ -381,8 +381,7 @@ class _Snapshot:
         self._reader = reader
 
     def head(self, stream: str) -> StoredHead | None:
-        state = self._index.state(self._transaction, stream)
-        return None if state is None else StoredHead(state.head, state.epoch)
+        return self._index.state(self._transaction, stream)
 
     def summary(self, stream: str) -> Summary:
         return self._index.summary(self._transaction, stream)

@@ -100,9 +100,9 @@ class _Filling:
 
     def _take_batch(self, batch: Batch) -> None:
         header = batch.header
-        for run in placed_runs(header, batch.offset):
-            if run.events and run.position + run.events > self.reached + 1:
-                place = (run.seq, batch.segment, run.offset, run.size, run.events, run.epoch, run.crc, run.position)
+        for run, offset, position in placed_runs(header, batch.offset):
+            if run.events and position + run.events > self.reached + 1:
+                place = (run.seq, batch.segment, offset, run.size, run.events, run.epoch, run.crc, position)
                 self._take_run(run.stream, Extent(*place))
         self.reached = max(self.reached, header.position + header.events - 1)
 

@@ -308,7 +308,7 @@ class Writer:
                 self._openings.reservations.settle(request.stream)
 
     def _answer_appends(self, queued: Queued, results: list[Result]) -> None:
-        wire = [error_to_wire(each) if isinstance(each, StorageError) else list(each) for each in results]
+        wire = [error_to_wire(each) if isinstance(each, StorageError) else each for each in results]
         queued.client.tell(encode_frame([queued.number, wire]))
         self._flush_seconds.append(monotonic() - queued.arrived)
 
