@@ -405,8 +405,10 @@ def _count_lines(stream: str, first: int, lines: bytes) -> int:
     """Check each line's frame and count them. Raises InvalidLine, TooLarge."""
     if not lines:
         return 0
+    if len(lines) <= LINE_BYTES_MAX and line_fault(stream, first, lines) is None:
+        return 1
     seq = first
-    for line in [lines] if lines.find(b"\n") == len(lines) - 1 else _split(lines):
+    for line in _split(lines):
         if len(line) > LINE_BYTES_MAX:
             raise TooLarge(f"event {seq} of {stream}", len(line), LINE_BYTES_MAX)
         why = line_fault(stream, seq, line)
