@@ -58,7 +58,7 @@ def recovery(invocation: Invocation, quick: bool, out: Path | None) -> None:
 
     In parts: noticed, another process runs, index open, journal replayed, ready to serve, acknowledged; also with the
     index lost, and behind a write that was cut in the middle. For logs of 100 MB, 1 GB and 10 GB, or 20 and 100 MB with
-    --quick; beside it, a program with SQLite, and one that reads JSON lines to their end. A power is only cut for root.
+    --quick; beside it, a program with SQLite, and one that reads JSON lines to their end. Power is cut for root only.
     Also how long opening takes with 10,000,000 events over 100,000, and how fast their index is built anew, and the
     journal verified, on all cores, over parsing every line on one. With --quick there are 200,000. Takes 24 GB of disk,
     0.8 GB with --quick; a log that doesn't fit is left out.
