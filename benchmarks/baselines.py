@@ -17,7 +17,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from .durability import POWER_LOSS, PROCESS_DEATH, Durability, sqlite_durability
 
@@ -58,17 +58,18 @@ MakeBaseline: TypeAlias = Callable[[Path, int], Baseline]
 
 
 class AppendedFile:
-    """One file for all sessions, which grows with every event."""
+    """One file for all sessions, which grows with every event; without `synced` it is left to the system."""
 
-    durability = _SYNCED
-
-    def __init__(self, directory: Path, sessions: int) -> None:
+    def __init__(self, directory: Path, sessions: int, *, synced: bool = True) -> None:
+        self.durability = _SYNCED if synced else _WRITTEN
+        self._synced = synced
         self._file = os.open(directory / "append.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def flush(self, batch: Sequence[Flushed]) -> None:
         """Append the lines in one write, and sync."""
         os.write(self._file, b"".join([each.line for each in batch]))
-        os.fdatasync(self._file)
+        if self._synced:
+            os.fdatasync(self._file)
 
     def close(self) -> None:
         """Close the file."""
@@ -89,13 +90,13 @@ class FilledFile:
         """Write the lines over the filling, and sync; fill ahead where it runs out."""
         content = b"".join([each.line for each in batch])
         if self._end + len(content) > self._filled:
-            self._fill()
+            self._fill(len(content))
         os.pwrite(self._file, content, self._end)
         os.fdatasync(self._file)
         self._end += len(content)
 
-    def _fill(self) -> None:
-        goal = self._end + _FILLING_BYTES
+    def _fill(self, wanted: int) -> None:
+        goal = self._end + max(wanted, _FILLING_BYTES)
         while self._filled < goal:
             self._filled += os.pwrite(self._file, _FILLING, self._filled)
         os.fsync(self._file)
@@ -106,21 +107,20 @@ class FilledFile:
 
 
 class SqliteRows:
-    """A table of events, in SQLite's durable setting of its write-ahead log."""
+    """A table of events, with a write-ahead log that each commit syncs; not so where `synchronous` is NORMAL."""
 
-    def __init__(self, directory: Path, sessions: int) -> None:
+    def __init__(self, directory: Path, sessions: int, *, synchronous: Literal["FULL", "NORMAL"] = "FULL") -> None:
         # One thread at a time uses it, but not always the one that made it.
         self._database = sqlite3.connect(directory / DATABASE, isolation_level=None, check_same_thread=False)
         self._database.execute("PRAGMA journal_mode=WAL")
-        self._database.execute("PRAGMA synchronous=FULL")
+        self._database.execute(f"PRAGMA synchronous={synchronous}")
         self._database.execute(
             "CREATE TABLE IF NOT EXISTS events (session INTEGER, seq INTEGER, line BLOB, PRIMARY KEY (session, seq)) "
             "WITHOUT ROWID"
         )
-        mode, synchronous = (
-            self._database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
+        self.durability = sqlite_durability(
+            *(self._database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous"))
         )
-        self.durability = sqlite_durability(mode, synchronous)
 
     def flush(self, batch: Sequence[Flushed]) -> None:
         """Insert the events in one transaction."""

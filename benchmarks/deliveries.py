@@ -16,7 +16,8 @@ import anyio
 from turnkeeper import Runtime, Session, open_runtime
 
 from .asked_process import AskedProcess, answer_all
-from .loads import EVENT_DATA, EVENT_TYPE, latency_figures
+from .contents import EVENT_DATA, EVENT_TYPE
+from .loads import latency_figures
 from .measuring import Figures, Run, Tell, interleaved, run_of
 
 MESSAGE_TYPE = "user/message"

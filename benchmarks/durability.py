@@ -27,6 +27,11 @@ class Durability(NamedTuple):
     settings: str
 
 
+def our_survival(durability: str) -> str:
+    """Say what events of a store of ours outlive, whoever keeps it."""
+    return PROCESS_DEATH if durability == "os" else POWER_LOSS
+
+
 def sqlite_durability(journal_mode: str, synchronous: int) -> Durability:
     """Say what a transaction outlives with these settings (sqlite.org/pragma.html).
 

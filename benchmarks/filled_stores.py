@@ -30,10 +30,10 @@ from turnkeeper.storage.exact_json import encode_event
 from turnkeeper.storage.filesystem import FileSystem, LocalFileSystem
 from turnkeeper.storage.hopping import FileScanner
 from turnkeeper.storage.requests import Append, Appended, Post
-from turnkeeper.storage.store import BackendName
+from turnkeeper.storage.store import BackendName, Durability
 
+from .contents import EVENT_DATA, EVENT_TYPE
 from .inhabitants import clear
-from .loads import EVENT_DATA, EVENT_TYPE
 from .measured_process import MeasuredProcess, receive_from_any
 from .measuring import Tell
 from .room import SPARE_BYTES, free_bytes, require_space
@@ -71,6 +71,7 @@ class Filling:
     run_events: int = 1
     backend: BackendName = "journal"
     scattered: int = 0
+    durability: Durability = "fsync"
 
     @property
     def batches(self) -> int:
@@ -151,12 +152,13 @@ def _size_max(filling: Filling) -> int:
     return filling.events * STORED_BYTES
 
 
-def well_used(events: int) -> Filling:
+def well_used(events: int, durability: Durability = "fsync") -> Filling:
     """Give the journal that most suites measure in: each event a run of its own, and a session that lies scattered.
 
     One for all of them, so that suites that run together fill it once.
     """
-    return Filling(events, scattered=min(SCATTERED_EVENTS, -(-events // SESSIONS) // 3))
+    scattered = min(SCATTERED_EVENTS, -(-events // SESSIONS) // 3)
+    return Filling(events, scattered=scattered, durability=durability)
 
 
 def session_name(number: int) -> str:
@@ -197,6 +199,7 @@ def open_to_write(
     fs: FileSystem | None = None,
     *,
     backend: BackendName | None = None,
+    durability: Durability | None = None,
     distrust_index: bool = False,
     scan: FileScanner | None = None,
 ) -> Backend:
@@ -204,7 +207,7 @@ def open_to_write(
     descriptor = store.open_store_file(root, create=True)
     if not lock.take(descriptor):
         raise RuntimeError("the store's last writer still holds its lock")
-    store.finish(descriptor, root, None, backend)
+    store.finish(descriptor, root, durability, backend)
     return open_backend(
         root,
         boot=boot_id(),
@@ -259,7 +262,7 @@ def _fill(starter: Connection, root: str, filling: Filling) -> None:
     """Fill a store and close it, and say now and then how many events it has."""
     gc.disable()  # nothing here makes cycles
     store.make_directory(root)
-    backend = open_to_write(root, UnsyncedFiles(root), backend=filling.backend)
+    backend = open_to_write(root, UnsyncedFiles(root), backend=filling.backend, durability=filling.durability)
     done = said = 0
     for appends, events in _commits(filling):
         commit(backend, appends)

@@ -31,8 +31,8 @@ from turnkeeper.storage.exact_json import encode_event
 
 from .asked_process import answer_all
 from .baselines import DATABASE, AppendedFile, Flushed
+from .contents import EVENT_DATA, EVENT_TYPE
 from .filled_stores import session_name
-from .loads import EVENT_DATA, EVENT_TYPE
 
 NUMBER = "number"
 """Member of an event's data that says which one of its timetable it is."""

@@ -1,32 +1,58 @@
 """Host processes: each opens a store through the public client, on trio or on asyncio, and flushes when it is told to.
 
-A host has sessions of its own from its beginning to its end; between bursts it does nothing at all. What it has made
-before it is measured is kept from its garbage collector (`gc.freeze`), as in a host that has run for a while.
+A host has sessions of its own from its beginning to its end, in its loop or in worker processes; between bursts it does
+nothing at all. What it has made before it is measured is kept from its garbage collector (`gc.freeze`), as in a host
+that has run for a while.
 """
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Awaitable, Callable
-from functools import partial
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Literal, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 import anyio
 
-from turnkeeper import Session, open_runtime
+from turnkeeper import Runtime, open_runtime
+from turnkeeper.storage.store import Durability
 
-from .loads import EVENT_DATA, EVENT_TYPE, Load, drive_sessions
+from .contents import USUAL, EventSizes
+from .driven_sessions import DrivenSessions, open_workers
+from .loads import Load, beginning
 from .measured_process import MeasuredProcess
 from .measuring import Figures
 
 Loop: TypeAlias = Literal["trio", "asyncio"]
 
-FlushSome: TypeAlias = Callable[[int, int], Awaitable[None]]
-"""Appends so many events to the session of this number, and waits until they are durable."""
+Drive: TypeAlias = Callable[[Load], Awaitable[Figures]]
+"""Puts sessions under a load."""
 
 LEAVE_SECONDS = 10.0
 """How long a host may take to leave its store when it is no longer needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a host's sessions flush: on which loop, or in so many `workers`, each a process; events of which sizes.
+
+    `durability` is a new store's, and has to be that of one that is there.
+    """
+
+    loop: Loop = "trio"
+    workers: int = 0
+    sizes: EventSizes = USUAL
+    durability: Durability = "fsync"
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Say it as a run's parameters do."""
+        where = {"where": "worker", "workers": self.workers} if self.workers else {"where": "loop"}
+        return {"loop": self.loop, **where, "durability": self.durability, **self.sizes.params}
+
+
+USUAL_TERMS: Final = Terms()
 
 
 class Host:
@@ -35,8 +61,8 @@ class Host:
     Left as a context manager, it leaves the store in order; if it is in the middle of a burst it is killed.
     """
 
-    def __init__(self, store: str, sessions: int, loop: Loop = "trio") -> None:
-        self._process = MeasuredProcess(_be_host, store, sessions, loop, ending_seconds=LEAVE_SECONDS)
+    def __init__(self, store: str, sessions: int, terms: Terms = USUAL_TERMS) -> None:
+        self._process = MeasuredProcess(_be_host, store, sessions, terms, ending_seconds=LEAVE_SECONDS)
 
     def __enter__(self) -> Self:
         return self
@@ -69,30 +95,36 @@ class Host:
         return figures
 
 
-def _be_host(starter: Connection, store: str, sessions: int, loop: Loop) -> None:
-    anyio.run(_host, starter, store, sessions, backend=loop)
+def _be_host(starter: Connection, store: str, sessions: int, terms: Terms) -> None:
+    anyio.run(_host, starter, store, sessions, terms, backend=terms.loop)
 
 
-async def _host(starter: Connection, store: str, count: int) -> None:
-    async with open_runtime(store) as runtime:
-        sessions = [await runtime.create_session() for _ in range(count)]
+async def _host(starter: Connection, store: str, count: int, terms: Terms) -> None:
+    async with open_runtime(store, durability=terms.durability) as runtime:
+        drive = await _open_sessions(runtime, store, count, terms)
         gc.collect()
         gc.freeze()
         starter.send("ready")
-        await serve_loads(starter, partial(_flush, sessions))
+        await serve_loads(starter, drive)
 
 
-async def serve_loads(starter: Connection, flush: FlushSome) -> None:
+async def _open_sessions(runtime: Runtime, store: str, count: int, terms: Terms) -> Drive:
+    """Open sessions here or in workers; give what puts them under a load."""
+    if terms.workers:
+        workers = await open_workers(runtime, store, count, terms.workers, terms.sizes)
+        return workers.drive
+    sessions = {number: await runtime.create_session() for number in range(count)}
+    driven = DrivenSessions(sessions, terms.sizes)
+
+    async def drive(load: Load) -> Figures:
+        return (await driven.drive(load, beginning(load))).figures()
+
+    return drive
+
+
+async def serve_loads(starter: Connection, drive: Drive) -> None:
     """Flush under load after load, until the starter wants nothing more, which is EOFError."""
     while True:
         await anyio.wait_readable(starter)
         load: Load = starter.recv()
-        starter.send(await drive_sessions(partial(flush, load.events), load))
-
-
-async def _flush(sessions: list[Session], events: int, number: int) -> None:
-    """Append so many events to one of the sessions, and wait until they are durable."""
-    session = sessions[number]
-    for _ in range(events):
-        await session.append(EVENT_TYPE, EVENT_DATA)
-    await session.flush()
+        starter.send(await drive(load))

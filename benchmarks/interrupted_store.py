@@ -39,7 +39,7 @@ from turnkeeper.actors.directory import StoreDirectory
 from turnkeeper.actors.protocol import NODE_SOCKET, WRITER_SOCKET
 
 from .chaos.store_processes import state_of
-from .loads import EVENT_DATA, EVENT_TYPE
+from .contents import EVENT_DATA, EVENT_TYPE
 from .measured_process import MeasuredProcess
 from .measuring import SEED, Figures
 from .torn_batches import tear_next_batch

@@ -11,7 +11,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import anyio
@@ -20,13 +20,8 @@ from hdrh.histogram import HdrHistogram
 from turnkeeper.storage.exact_json import encode_event
 
 from .baselines import Baseline, Flushed
+from .contents import EVENT_TYPE, USUAL, Contents, EventSizes
 from .measuring import Figures
-
-EVENT_TYPE = "assistant/message"
-EVENT_DATA = {
-    "text": "I read the file and will change the test first, then the function that it calls. " * 4 + "." * 25
-}
-"""What is appended: with it an event's line has about 460 bytes."""
 
 PATIENCE_FACTOR = 2.0
 PATIENCE_SECONDS_MIN = 1.0
@@ -62,6 +57,17 @@ class Load:
     def kind(self) -> str:
         """Name the kind of load."""
         return "closed" if self.per_second is None else "paced"
+
+    def warming(self, seconds: float) -> Load:
+        """Give what is done before: so many seconds of it, closed, as a timetable for that may have no flush."""
+        return replace(self, seconds=seconds, per_second=None)
+
+    @property
+    def compared(self) -> str:
+        """Name the figure that the load is about."""
+        if self.per_second:
+            return "p99_ms"
+        return "per_second" if self.sessions > 1 else "p50_ms"
 
     @property
     def patience(self) -> float:
@@ -106,20 +112,25 @@ def round_figures(seconds: Sequence[float]) -> Figures:
 class Lines:
     """Gives each session's next event, as a line of the same form and length as the product's."""
 
-    def __init__(self, sessions: int) -> None:
+    def __init__(self, sessions: int, sizes: EventSizes = USUAL) -> None:
+        self._contents = Contents(sizes)
         self._names = [f"session-{number:08d}" for number in range(sessions)]
         self._next = [0] * sessions
 
     def events(self, session: int, count: int) -> list[Flushed]:
         """Give the session's next events."""
-        return [self.event(session) for _ in range(count)]
+        return [self.event_of(session, data) for data in self._contents.take(session, count)]
 
     def event(self, session: int) -> Flushed:
         """Give the session's next event."""
+        return self.events(session, 1)[0]
+
+    def event_of(self, session: int, data: dict[str, str]) -> Flushed:
+        """Give the session's next event, which says this."""
         seq = self._next[session]
         self._next[session] = seq + 1
         now = time.time_ns() // 1_000_000
-        return Flushed(session, seq, encode_event(self._names[session], seq, now, EVENT_TYPE, EVENT_DATA))
+        return Flushed(session, seq, encode_event(self._names[session], seq, now, EVENT_TYPE, data))
 
 
 # -- one process, one flush or one group after the other
@@ -175,19 +186,28 @@ def _drive_paced(baseline: Baseline, lines: Lines, load: Load, per_second: int, 
 
 async def drive_sessions(flush_one: FlushOne, load: Load) -> Figures:
     """Put sessions under load, each in a task of its own."""
-    tally = Tally(load.events)
+    return (await drive_some(flush_one, load, range(load.sessions), beginning(load))).figures()
+
+
+def beginning(load: Load) -> float:
+    """Give the moment, as `perf_counter` tells it, at which a load of sessions begins that are about to be driven."""
     # A timetable begins when all tasks stand ready: starting a thousand of them isn't what is measured.
-    began = time.perf_counter() + (0.0 if load.per_second is None else READY_SECONDS)
+    return time.perf_counter() + (0.0 if load.per_second is None else READY_SECONDS)
+
+
+async def drive_some(flush_one: FlushOne, load: Load, sessions: Iterable[int], began: float) -> Tally:
+    """Put these sessions of a load under it, and leave the others to whoever has them."""
+    tally = Tally(load.events)
     with anyio.move_on_after(READY_SECONDS + load.patience):
         async with anyio.create_task_group() as tasks:
-            for session in range(load.sessions):
+            for session in sessions:
                 if load.per_second is None:
                     tasks.start_soon(_flush_closed, flush_one, session, began + load.seconds, tally)
                 else:
                     numbers = range(session, int(load.seconds * load.per_second), load.sessions)
                     tasks.start_soon(_flush_paced, flush_one, session, began, load.per_second, numbers, tally)
     tally.seconds = time.perf_counter() - began
-    return tally.figures()
+    return tally
 
 
 async def _flush_closed(flush_one: FlushOne, session: int, end: float, tally: Tally) -> None:

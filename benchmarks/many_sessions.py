@@ -22,8 +22,8 @@ from turnkeeper.storage import store
 from turnkeeper.storage.exact_json import encode_event
 from turnkeeper.storage.requests import Append, Post
 
+from .contents import EVENT_DATA, EVENT_TYPE
 from .filled_stores import UnsyncedFiles, commit, open_to_write
-from .loads import EVENT_DATA, EVENT_TYPE
 from .measured_process import MeasuredProcess
 from .measuring import Tell
 

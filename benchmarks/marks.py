@@ -14,7 +14,9 @@ LARGE: Final = 10_000_000
 _STORED: Final = {"stored": LARGE}
 _EVENTS: Final = {"events": LARGE}
 _OUR_SQLITE: Final = "turnkeeper on SQLite"
-_CROWD: Final = {"sessions": 100, "load": "closed", "events_a_flush": 1}
+_USUAL: Final = {"event_bytes": 460, "where": "loop", "durability": "fsync"}
+_ALONE: Final = {**_USUAL, "sessions": 1, "load": "closed", "events_a_flush": 1, "against": "append"}
+_CROWD: Final = {**_USUAL, "sessions": 100, "load": "closed", "events_a_flush": 1}
 _TASKS: Final = {"live": 500}
 
 _TWO_LOOPS: Final = (
@@ -32,7 +34,7 @@ MARKS: Final = (
         "journal",
         "flush of one session on trio, p50 over append + fdatasync",
         "flush p50_ms",
-        {"sessions": 1, "loop": "trio", "against": "append"},
+        {**_ALONE, "loop": "trio"},
         at_most=1.6,
         size=_STORED,
         hindered=_TWO_LOOPS,
@@ -41,7 +43,7 @@ MARKS: Final = (
         "journal",
         "… its p99 over that of append + fdatasync",
         "flush p99_ms",
-        {"sessions": 1, "loop": "trio", "against": "append"},
+        {**_ALONE, "loop": "trio"},
         at_most=2.5,
         size=_STORED,
         hindered=_TWO_LOOPS,
@@ -50,7 +52,7 @@ MARKS: Final = (
         "journal",
         "flush of one session on asyncio, p50 over append + fdatasync",
         "flush p50_ms",
-        {"sessions": 1, "loop": "asyncio", "against": "append"},
+        {**_ALONE, "loop": "asyncio"},
         at_most=1.8,
         size=_STORED,
         hindered=_TWO_LOOPS,
@@ -59,7 +61,7 @@ MARKS: Final = (
         "journal",
         "… its p99 over that of append + fdatasync",
         "flush p99_ms",
-        {"sessions": 1, "loop": "asyncio", "against": "append"},
+        {**_ALONE, "loop": "asyncio"},
         at_most=3,
         size=_STORED,
         hindered=_TWO_LOOPS,
@@ -95,7 +97,7 @@ MARKS: Final = (
         "journal",
         "1,000 sessions at 5,000/s: p99 over that of append + fdatasync",
         "flush p99_ms",
-        {"sessions": 1_000, "load": "paced", "against": "append"},
+        {**_USUAL, "sessions": 1_000, "planned_per_second": 5_000, "events_a_flush": 1, "against": "append"},
         at_most=5,
         size=_STORED,
     ),
@@ -103,7 +105,7 @@ MARKS: Final = (
         "journal",
         "ten events a flush, 100 sessions: events/s over our SQLite backend's",
         "flush per_second",
-        {"sessions": 100, "events_a_flush": 10, "against": _OUR_SQLITE},
+        {**_CROWD, "events_a_flush": 10, "against": _OUR_SQLITE},
         at_least=3,
         size=_STORED,
         hindered=_HOST_ENCODES,

@@ -28,8 +28,9 @@ from turnkeeper import Runtime, open_runtime
 
 from .asked_process import AskedProcess, answer_all
 from .baselines import DATABASE, AppendedFile, MakeBaseline, SqliteRows
+from .contents import EVENT_DATA, EVENT_TYPE
 from .durability import POWER_LOSS
-from .loads import EVENT_DATA, EVENT_TYPE, Lines
+from .loads import Lines
 from .measuring import Figures, Run, Tell, interleaved, run_of
 
 PIPELINED, ONE_BY_ONE, RECOVERED = "pipelined", "one_by_one", "recovered"

@@ -18,7 +18,8 @@ import orjson
 from turnkeeper import Runtime
 
 from .asked_process import Answer, AskedProcess
-from .loads import EVENT_DATA, EVENT_TYPE, round_figures
+from .contents import EVENT_DATA, EVENT_TYPE
+from .loads import round_figures
 from .long_sessions import LongFile, session_of
 from .measuring import Figures, Run, Tell, interleaved, run_of
 

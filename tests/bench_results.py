@@ -26,6 +26,7 @@ def flush_figures(p50: float) -> Figures:
 def flush_runs(ours: float = 0.2, rounds: int = 5) -> list[Run]:
     """Give runs of one session and of a hundred, against two subjects; rounds differ by some percent."""
     params = {"loop": "trio", "events_a_flush": 1, "planned_per_second": None, "stored": 10_000_000}
+    params |= {"where": "loop", "durability": "fsync", "event_bytes": 460}
     runs = []
     for sessions, load, compared in ((1, "closed", "p50_ms"), (100, "closed", "per_second")):
         for against, base, survives in (("append", 0.1, POWER_LOSS), (NASTY_NAME, 0.4, PROCESS_DEATH)):

@@ -7,7 +7,7 @@ no dependency; its tracing is off.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,6 @@ from ..durability import Durability
 from .keeping import SETTLING_EVENTS, TEXT, Keeper
 from .sqlite_connections import ConnectionWatch
 
-_ITEM = {"role": "assistant", "content": TEXT}
-
 
 class SessionKeeper:
     """Sessions of the SDK."""
@@ -28,9 +26,9 @@ class SessionKeeper:
         self._sessions = sessions
         self._watch = watch
 
-    async def flush(self, session: int, events: int) -> None:
+    async def flush(self, session: int, texts: Sequence[str]) -> None:
         """Add items in one transaction."""
-        await self._sessions[session].add_items([_ITEM] * events)
+        await self._sessions[session].add_items([{"role": "assistant", "content": text} for text in texts])
 
     async def settle(self) -> None:
         """Let the log reach its size."""
@@ -38,7 +36,7 @@ class SessionKeeper:
 
     async def fill(self, session: int, events: int) -> None:
         """Add all at once."""
-        await self.flush(session, events)
+        await self.flush(session, [TEXT] * events)
 
     async def read(self, session: int) -> int:
         """Get all items."""

@@ -11,7 +11,7 @@ import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import anyio
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
@@ -21,40 +21,42 @@ from ..durability import Durability
 from .keeping import TEXT, Keeper
 from .sqlite_connections import ConnectionWatch
 
-_EVENT = {"role": "assistant", "content": TEXT}
+_Wanted: TypeAlias = tuple[Sequence[str], anyio.Event]
+"""What a flush is of, and what hears that it is done."""
+
 _EVENTS_A_STEP: Final = 10
 """How many events a step of a session has that is only filled to be read."""
 
-_wanted: dict[int, ObjectReceiveStream[tuple[int, anyio.Event]]] = {}
+_wanted: dict[int, ObjectReceiveStream[_Wanted]] = {}
 """What each session's workflow is to do: a workflow's own arguments would be stored."""
 
 
 @DBOS.step()  # type: ignore[untyped-decorator]  # its types are left out, as they may not be there
-async def bring_events(events: int) -> list[dict[str, str]]:
+async def bring_events(texts: Sequence[str]) -> list[dict[str, str]]:
     """Give what an agent's turn has brought."""
-    return [_EVENT] * events
+    return [{"role": "assistant", "content": text} for text in texts]
 
 
 @DBOS.workflow()  # type: ignore[untyped-decorator]  # as above
 async def run_session(session: int) -> None:
     """Make a step whenever one is wanted."""
     async with _wanted[session] as wanted:
-        async for events, done in wanted:
-            await bring_events(events)
+        async for texts, done in wanted:
+            await bring_events(texts)
             done.set()
 
 
 class WorkflowKeeper:
     """A workflow for each session."""
 
-    def __init__(self, wanting: Sequence[ObjectSendStream[tuple[int, anyio.Event]]], watch: ConnectionWatch) -> None:
+    def __init__(self, wanting: Sequence[ObjectSendStream[_Wanted]], watch: ConnectionWatch) -> None:
         self._wanting = wanting
         self._watch = watch
 
-    async def flush(self, session: int, events: int) -> None:
+    async def flush(self, session: int, texts: Sequence[str]) -> None:
         """Let the session's workflow make a step."""
         done = anyio.Event()
-        await self._wanting[session].send((events, done))
+        await self._wanting[session].send((texts, done))
         await done.wait()
 
     async def settle(self) -> None:
@@ -63,7 +65,7 @@ class WorkflowKeeper:
     async def fill(self, session: int, events: int) -> None:
         """Make steps of some events each."""
         for begun in range(0, events, _EVENTS_A_STEP):
-            await self.flush(session, min(_EVENTS_A_STEP, events - begun))
+            await self.flush(session, [TEXT] * min(_EVENTS_A_STEP, events - begun))
 
     async def read(self, session: int) -> int:
         """List the workflow's steps with what they gave."""
@@ -92,7 +94,7 @@ async def open_keeper(directory: Path, sessions: int) -> AsyncIterator[Keeper]:
     wanting, handles = [], []
     try:
         for session in range(sessions):
-            sending, _wanted[session] = anyio.create_memory_object_stream[tuple[int, anyio.Event]](math.inf)
+            sending, _wanted[session] = anyio.create_memory_object_stream[_Wanted](math.inf)
             wanting.append(sending)
             with SetWorkflowID(_workflow_id(session)):
                 handles.append(await DBOS.start_workflow_async(run_session, session))

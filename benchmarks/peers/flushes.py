@@ -1,6 +1,7 @@
 """Flushes of the peers that keep sessions, in turns with ours: one session, a hundred, and ten events at a time.
 
-Closed loops only: to a timetable most of them would be late, by how much would say nothing. Each row says what the
+Closed loops, if nobody asks for another: to a timetable most of them would be late, and by how much would say nothing.
+Each row says what the
 peer's events outlive; ours outlive a power loss. A peer has fewer sessions where more would wait for seconds.
 """
 
@@ -13,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from ..contents import USUAL, EventSizes
 from ..durability import Durability
 from ..loads import Load
 from ..measuring import Figures, Run, Tell, interleaved, run_of
@@ -32,6 +34,7 @@ class Sizes:
     rounds: int
     warm_up_seconds: float
     peers: tuple[KeeperPeer, ...] = FLUSHING
+    events: EventSizes = USUAL
 
 
 QUICK = Sizes((Load(1, 0.1), Load(100, 0.1)), rounds=3, warm_up_seconds=0.05, peers=(AGENTS, LANGGRAPH, DBOS))
@@ -75,7 +78,7 @@ def measure_flushes(ours: Subject, sizes: Sizes, directory: Path, tell: Tell, pa
 
 def _host(peer: KeeperPeer, sizes: Sizes, directory: Path) -> KeeperHost:
     sessions = max(_load_of(peer, load).sessions for load in sizes.loads)
-    return KeeperHost(peer, directory / f"peer-{sizes.peers.index(peer)}", sessions)
+    return KeeperHost(peer, directory / f"peer-{sizes.peers.index(peer)}", sessions, sizes.events)
 
 
 def _load_of(peer: KeeperPeer, load: Load) -> Load:
@@ -88,7 +91,7 @@ def _measure_load(
     """Let all take turns under a load."""
     subjects = {_OURS: ours} | {each.peer.name: each.burst for each in beside}
     for burst in subjects.values():
-        burst(replace(load, seconds=sizes.warm_up_seconds))
+        burst(load.warming(sizes.warm_up_seconds))
     kind = f"{load.sessions} sessions, {load.events} a flush"
     bursts = {name: partial(burst, load) for name, burst in subjects.items()}
     taken = interleaved(sizes.rounds, bursts, lambda line: tell(f"{kind}: {line}"))
@@ -102,11 +105,12 @@ def _compare(beside: _Beside, load: Load, taken: Mapping[str, Sequence[Figures]]
         "sessions": load.sessions,
         "base_sessions": _load_of(peer, load).sessions,
         "load": load.kind,
+        "planned_per_second": load.per_second,
         "events_a_flush": load.events,
         "against": peer.name,
         "installed": peer.installed,
         **beside.durability._asdict(),
         "burst_seconds": load.seconds,
     }
-    compared = "per_second" if load.sessions > 1 else "p50_ms"
-    return run_of(f"flush {compared}", {**params, **about}, taken[_OURS], taken[peer.name], compared=compared)
+    name = f"flush {load.compared}"
+    return run_of(name, {**params, **about}, taken[_OURS], taken[peer.name], compared=load.compared)

@@ -19,9 +19,10 @@ from typing import TypeAlias
 import anyio
 
 from ..asked_process import AskedProcess, answer_all
+from ..contents import USUAL, Contents, EventSizes
 from ..durability import Durability
 from ..hosts import LEAVE_SECONDS, Host, serve_loads
-from ..loads import latency_figures
+from ..loads import drive_sessions, latency_figures
 from ..measured_process import MeasuredProcess
 from ..measuring import Figures
 from .catalogue import KeeperPeer
@@ -33,9 +34,10 @@ Use: TypeAlias = Callable[[Connection, Keeper], Awaitable[None]]
 class KeeperHost(Host):
     """A host process of a peer with so many sessions in a directory, which is made."""
 
-    def __init__(self, peer: KeeperPeer, directory: Path, sessions: int) -> None:
+    def __init__(self, peer: KeeperPeer, directory: Path, sessions: int, sizes: EventSizes = USUAL) -> None:
         directory.mkdir()
-        self._process = MeasuredProcess(_use, peer, directory, sessions, _flush, ending_seconds=LEAVE_SECONDS)
+        use = partial(_flush, sizes=sizes)
+        self._process = MeasuredProcess(_use, peer, directory, sessions, use, ending_seconds=LEAVE_SECONDS)
 
     def durability(self) -> Durability:
         """Wait until its sessions are open, and say what their flushes outlive. Raises what kept it from that."""
@@ -68,17 +70,19 @@ async def _open(starter: Connection, opener: Callable[[], AbstractAsyncContextMa
         await use(starter, keeper)
 
 
-async def _flush(starter: Connection, keeper: Keeper) -> None:
+async def _flush(starter: Connection, keeper: Keeper, sizes: EventSizes) -> None:
+    contents = Contents(sizes)
+
+    async def flush(events: int, session: int) -> None:
+        await keeper.flush(session, [data["text"] for data in contents.take(session, events)])
+
     await keeper.settle()
-    await keeper.flush(0, 1)
+    await flush(1, 0)
     gc.collect()
     gc.freeze()
     starter.send(await keeper.durability())
 
-    async def flush(events: int, session: int) -> None:
-        await keeper.flush(session, events)
-
-    await serve_loads(starter, flush)
+    await serve_loads(starter, lambda load: drive_sessions(partial(flush, load.events), load))
 
 
 async def _read(starter: Connection, keeper: Keeper, events: int) -> None:

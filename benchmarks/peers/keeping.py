@@ -6,13 +6,13 @@ whatever would call home switched off. An event is the same text everywhere; wha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
+from ..contents import EVENT_DATA
 from ..durability import Durability
-from ..loads import EVENT_DATA
 
 TEXT: Final = EVENT_DATA["text"]
 """What an event says."""
@@ -28,8 +28,8 @@ From then on the log is written over, and a sync costs less than one behind a gr
 class Keeper(Protocol):
     """A library with sessions, which are numbered."""
 
-    async def flush(self, session: int, events: int) -> None:
-        """Add so many events to the session, together where the library can, and wait until it calls them kept."""
+    async def flush(self, session: int, texts: Sequence[str]) -> None:
+        """Add an event of each text, together where the library can, and wait until it calls them kept."""
 
     async def settle(self) -> None:
         """Bring the files to the size that they keep, as a program has them that ran for a while."""

@@ -9,7 +9,7 @@ states of so many messages and no more, as of an agent that trims its history. I
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -48,9 +48,9 @@ class SaverKeeper:
             for number in range(sessions)
         ]
 
-    async def flush(self, session: int, events: int) -> None:
+    async def flush(self, session: int, texts: Sequence[str]) -> None:
         """Make one step, of a node that gives so many messages."""
-        await self._step(self._threads[session], events, max(events, self._state_messages))
+        await self._step(self._threads[session], texts, max(len(texts), self._state_messages))
 
     async def settle(self) -> None:
         """Let the log reach its size."""
@@ -58,10 +58,10 @@ class SaverKeeper:
 
     async def fill(self, session: int, events: int) -> None:
         """Make one step whose state is the whole history."""
-        await self._step(self._threads[session], events, events)
+        await self._step(self._threads[session], [TEXT] * events, events)
 
-    async def _step(self, thread: _Thread, events: int, state_messages: int) -> None:
-        new = [AIMessage(content=TEXT, id=f"{thread.steps}-{number}") for number in range(events)]
+    async def _step(self, thread: _Thread, texts: Sequence[str], state_messages: int) -> None:
+        new = [AIMessage(content=text, id=f"{thread.steps}-{number}") for number, text in enumerate(texts)]
         if thread.steps:
             await self._saver.aput_writes(thread.config, [(_CHANNEL, new)], f"task-{thread.steps}")
         thread.steps += 1

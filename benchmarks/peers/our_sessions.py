@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from turnkeeper import Runtime, Session, open_runtime
 
+from ..contents import EVENT_TYPE
 from ..durability import POWER_LOSS, Durability
-from ..loads import EVENT_DATA, EVENT_TYPE
-from .keeping import Keeper
+from .keeping import TEXT, Keeper
 
 
 class RuntimeKeeper:
@@ -20,10 +20,10 @@ class RuntimeKeeper:
         self._runtime = runtime
         self._sessions = sessions
 
-    async def flush(self, session: int, events: int) -> None:
+    async def flush(self, session: int, texts: Sequence[str]) -> None:
         """Append events, and flush them together."""
-        for _ in range(events):
-            await self._sessions[session].append(EVENT_TYPE, EVENT_DATA)
+        for text in texts:
+            await self._sessions[session].append(EVENT_TYPE, {"text": text})
         await self._sessions[session].flush()
 
     async def settle(self) -> None:
@@ -31,7 +31,7 @@ class RuntimeKeeper:
 
     async def fill(self, session: int, events: int) -> None:
         """Append all, and flush once."""
-        await self.flush(session, events)
+        await self.flush(session, [TEXT] * events)
 
     async def read(self, session: int) -> int:
         """Read the events, page after page."""

@@ -6,7 +6,7 @@ each.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint
 from ..baselines import SessionFiles, SqliteRows
 from ..durability import Durability
 from ..loads import Lines
-from .keeping import SETTLING_EVENTS, Keeper
+from .keeping import SETTLING_EVENTS, TEXT, Keeper
 
 
 class PlainKeeper:
@@ -26,9 +26,9 @@ class PlainKeeper:
         self._baseline = baseline
         self._lines = Lines(sessions)
 
-    async def flush(self, session: int, events: int) -> None:
+    async def flush(self, session: int, texts: Sequence[str]) -> None:
         """Write the events together, and sync."""
-        self._baseline.flush(self._lines.events(session, events))
+        self._baseline.flush([self._lines.event_of(session, {"text": text}) for text in texts])
         await checkpoint()
 
     async def settle(self) -> None:
@@ -37,7 +37,7 @@ class PlainKeeper:
 
     async def fill(self, session: int, events: int) -> None:
         """Write all at once."""
-        await self.flush(session, events)
+        await self.flush(session, [TEXT] * events)
 
     async def read(self, session: int) -> int:
         """Parse each line."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..durability import POWER_LOSS
+from ..durability import POWER_LOSS, our_survival
 from ..measuring import Figures, Run, Spread
 from .wording import number, table_row
 
@@ -43,7 +43,7 @@ class Flushes:
 
     @property
     def name(self) -> str:
-        """Give the subject's name, with a sign where its events outlive less than ours."""
+        """Give the subject's name, with a sign where its events don't outlive a power loss."""
         return self.subject if self.survives == POWER_LOSS else f"{self.subject} †"
 
 
@@ -53,14 +53,20 @@ def flushes_of(runs: Sequence[Run]) -> list[Flushes]:
     for is_ours in (True, False):
         for run in filter(_is_flush, runs):
             load = _load_of(run.params)
-            subject = f"turnkeeper on {run.params['loop']}" if is_ours else str(run.params["against"])
+            subject = _ours(run.params) if is_ours else str(run.params["against"])
             figures, rounds = (run.figures, run.rounds.figures) if is_ours else (run.base, run.rounds.base)
             spread = {name: (min(values), max(values)) for name, values in rounds.items() if len(values) > 1}
             mine = is_ours or subject.startswith("turnkeeper ")
-            survives = POWER_LOSS if is_ours else str(run.params.get("survives", ""))
+            ours_survive = our_survival(run.params.get("durability", "fsync"))
+            survives = ours_survive if is_ours else str(run.params.get("survives", ""))
             sessions = load.sessions if is_ours else run.params.get("base_sessions", load.sessions)
             found.setdefault((subject, load), Flushes(subject, mine, load, figures, spread, survives, sessions))
     return list(found.values())
+
+
+def _ours(params: dict[str, Any]) -> str:
+    where = " in workers" if params.get("where") == "worker" else ""
+    return f"turnkeeper on {params['loop']}{where}"
 
 
 def _is_flush(run: Run) -> bool:

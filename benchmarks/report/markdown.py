@@ -46,7 +46,7 @@ HOW_IT_IS_TOLD: Final = (
 )
 
 
-LESSER: Final = "† keeps events that outlive less than ours, which outlive a power loss."
+LESSER: Final = "† keeps events that don't outlive a power loss, as ours do if nothing else was asked for."
 
 
 def machine_facts(machine: Any) -> dict[str, str]:

@@ -30,7 +30,7 @@ class Cell(NamedTuple):
 class Line:
     """One subject of a table: its figures, the ratio of ours over them by the figure, and why it is left out.
 
-    `note` is what else holds for it alone; `is_lesser` says that its events outlive less than ours.
+    `note` is what else holds for it alone; `is_lesser` says that its events don't outlive a power loss.
     """
 
     subject: str
@@ -150,7 +150,7 @@ def note_of(run: Run) -> str:
 
 
 def is_lesser(run: Run) -> bool:
-    """Say whether what the other keeps outlives less than ours does."""
+    """Say whether what the other keeps doesn't outlive a power loss."""
     return bool(run.params.get("survives", POWER_LOSS) != POWER_LOSS)
 
 

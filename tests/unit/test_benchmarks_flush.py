@@ -21,8 +21,9 @@ from turnkeeper.benchmarks.baselines import (
     SessionFiles,
     SqliteRows,
 )
+from turnkeeper.benchmarks.contents import EVENT_BYTES
 from turnkeeper.benchmarks.durability import POWER_LOSS, PROCESS_DEATH, Durability
-from turnkeeper.benchmarks.flush import EVENT_BYTES, Sizes, measure
+from turnkeeper.benchmarks.flush import Sizes, measure
 from turnkeeper.benchmarks.loads import Lines, Load, drive_baseline, drive_sessions
 from turnkeeper.benchmarks.peers import flushes
 from turnkeeper.benchmarks.workplace import run_alone

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -149,7 +149,7 @@ def test_a_long_session_is_opened_by_all_that_are_there(tmp_path: Path) -> None:
 class Forgetful:
     """Sessions of which an event is lost."""
 
-    async def flush(self, session: int, events: int) -> None:
+    async def flush(self, session: int, texts: Sequence[str]) -> None:
         """Keep nothing."""
 
     async def settle(self) -> None:

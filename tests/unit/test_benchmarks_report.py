@@ -94,7 +94,7 @@ def test_the_page_tells_everything(page: Page) -> None:
         "✓ met",
         "8.0 GB",
         "outlives the death of the process, no power loss",
-        "† keeps events that outlive less than ours",
+        "† keeps events that don't outlive a power loss",
     ):
         assert told in page.text, told
 
