@@ -43,8 +43,8 @@ class Flushes:
 
     @property
     def name(self) -> str:
-        """Give the subject's name, with a sign where its events don't outlive a power loss."""
-        return self.subject if self.survives == POWER_LOSS else f"{self.subject} †"
+        """Give the subject's name, with a sign where its events are known not to outlive a power loss."""
+        return self.subject if self.survives in ("", POWER_LOSS) else f"{self.subject} †"
 
 
 def flushes_of(runs: Sequence[Run]) -> list[Flushes]:

@@ -38,6 +38,7 @@ _INK: Final = "#123456"
 _STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
     "font.size": 9,
+    "axes.axisbelow": True,
     "axes.spines.top": False,
     "axes.spines.right": False,
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK),
