@@ -141,7 +141,7 @@ def _compare(what: str, sizes: Sizes, ask: Measure, others: Mapping[str, Measure
     mine = measured.pop(_OURS)
     name, params = f"list {what} p50_ms", {"sessions": sizes.sessions, "cache": "warm"}
     if not others:
-        return [run_of(name, params, mine)]
+        return [run_of(name, params, mine, compared="p50_ms")]
     return [run_of(name, {**params, "against": other}, mine, measured[other], compared="p50_ms") for other in others]
 
 
