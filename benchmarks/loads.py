@@ -7,6 +7,7 @@ The latencies of one burst become percentiles and events a second. Sessions are 
 
 from __future__ import annotations
 
+import errno
 import math
 import time
 from collections import deque
@@ -84,7 +85,13 @@ class Tally:
     seconds: float = 0.0
 
     def figures(self) -> Figures:
-        """Give the burst's latencies in milliseconds, and how many events a second became durable."""
+        """Give the burst's latencies in milliseconds, and how many events a second became durable.
+
+        Raises TimeoutError where nothing was flushed before it was cut short.
+        """
+        if not self.latencies:
+            why = f"nothing was flushed in {self.seconds:.1f} s: ask for fewer at a time, or measure on another disk"
+            raise TimeoutError(errno.ETIMEDOUT, why)
         return {
             **latency_figures(self.latencies),
             "per_second": len(self.latencies) * self.events / self.seconds,

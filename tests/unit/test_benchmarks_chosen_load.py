@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import sqlite3
+from array import array
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import anyio
+import anyio.lowlevel
+import orjson
 import pytest
 from click.testing import CliRunner
 
 from turnkeeper.benchmarks import chosen_load
+from turnkeeper.benchmarks.baselines import DATABASE
 from turnkeeper.benchmarks.chosen_load import BASELINE_WORDS, PEER_WORDS, Question, measure, question_of
 from turnkeeper.benchmarks.contents import EVENT_BYTES, Contents, EventSizes
+from turnkeeper.benchmarks.driven_sessions import DrivenSessions, Workers
 from turnkeeper.benchmarks.durability import PROCESS_DEATH
 from turnkeeper.benchmarks.flush_subjects import BASELINES, SQLITE_STORE
 from turnkeeper.benchmarks.hosts import Terms
 from turnkeeper.benchmarks.loads import Lines, Load
 from turnkeeper.benchmarks.marks import MARKS
 from turnkeeper.benchmarks.measuring import Run
+from turnkeeper.benchmarks.peers.catalogue import SQLITE
+from turnkeeper.benchmarks.peers.keeper_hosts import KeeperHost
 from turnkeeper.benchmarks.report.flushes import flushes_of
 from turnkeeper.benchmarks.workplace import run_alone
 from turnkeeper.runtime.cli.bench import flush
@@ -148,6 +158,74 @@ def test_the_command_asks_what_was_said(monkeypatch: pytest.MonkeyPatch) -> None
     assert question.terms == Terms("trio", 3, EventSizes(200, 4000, "log-uniform"), "os")
     assert question.against == ("append", "dbos", "files")
     assert (question.stored, question.rounds) == (7, 7)
+
+
+class Counting:
+    """Stands in for a session: counts what is appended, and flushes at once."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    async def append(self, type: str, data: dict[str, str]) -> None:
+        """Note how long the text is."""
+        self.sizes.append(len(data["text"]))
+
+    async def flush(self) -> None:
+        """Let others have their turn."""
+        await anyio.lowlevel.checkpoint()
+
+
+def test_as_many_sessions_flush_as_the_load_is_for() -> None:
+    """A host has as many as the largest load needs; each appends what is its own, as many events a flush as asked."""
+    sizes = EventSizes.parse("200-4000")
+    sessions = [Counting() for _ in range(3)]
+    driven = DrivenSessions(cast(Any, dict(enumerate(sessions))), sizes)
+    tally = anyio.run(driven.drive, Load(2, 0.001, events=4), 0.0)
+    contents = Contents(sizes)
+    for number in (0, 1):
+        assert sessions[number].sizes == [len(data["text"]) for data in contents.take(number, 4)]
+    assert (sessions[2].sizes, len(tally.latencies), tally.figures()["per_second"]) == ([], 2, 8 / tally.seconds)
+
+
+def test_a_peer_gets_the_same_events(tmp_path: Path) -> None:
+    """As large as asked, in the order in which ours get them."""
+    sizes = EventSizes.parse("1000-2000")
+    with KeeperHost(SQLITE, tmp_path / "peer", 2, sizes) as peer:
+        peer.durability()
+        peer.burst(Load(2, 0.01, events=3))
+    with closing(sqlite3.connect(tmp_path / "peer" / DATABASE)) as database:
+        lines = [line for (line,) in database.execute("SELECT line FROM events WHERE session = 1 ORDER BY seq")]
+    expected = Contents(sizes).take(1, len(lines))
+    assert len(lines) >= 3
+    assert [orjson.loads(line)["data"] for line in lines] == expected
+
+
+class Answering:
+    """Stands in for a worker that has flushed."""
+
+    def __init__(self, seconds: float, latencies: list[float]) -> None:
+        self._answer = seconds, array("d", latencies).tobytes()
+        self.asked: list[object] = []
+
+    async def ask(self, *asked: object) -> tuple[float, bytes]:
+        """Give the answer."""
+        self.asked.append(asked)
+        return self._answer
+
+
+def test_the_flushes_of_all_workers_are_of_one_load() -> None:
+    """They begin at one moment; it takes as long as the slowest, and each latency counts."""
+    workers = [Answering(2.0, [0.03]), Answering(0.5, [0.001] * 9)]
+    figures = anyio.run(Workers(cast(Any, workers)).drive, Load(2, 0.5, events=3))
+    assert workers[0].asked == workers[1].asked != []
+    assert figures["per_second"] == 10 * 3 / 2.0
+    assert [figures["p50_ms"], figures["most_ms"]] == pytest.approx([1.0, 30.0], rel=0.01)
+
+
+def test_a_load_under_which_nothing_is_flushed_is_told() -> None:
+    """Nothing has no percentiles: the line says what to ask for."""
+    with pytest.raises(TimeoutError, match=r"nothing was flushed in 2\.0 s: ask for fewer at a time"):
+        anyio.run(Workers(cast(Any, [Answering(2.0, [])])).drive, Load(1, 1.0, 10))
 
 
 def asked_runs(directory: Path, **asked: Any) -> list[Run]:
