@@ -22,7 +22,7 @@ from .wording import plain
 
 BEGIN: Final = "<!-- measured: from here to the next mark `make readme` writes -->"
 END: Final = "<!-- measured: to here -->"
-DRAWING: Final = Path("drawings", "flushes.svg")
+DRAWING: Final = Path("docs", "flushes.svg")
 
 _FACTS: Final = ("processor", "cores", "memory", "file system", "fdatasync of 512 bytes", "system", "python", "commit")
 
