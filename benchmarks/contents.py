@@ -26,8 +26,11 @@ EVENT_DATA: Final = {
 EVENT_BYTES: Final = 460
 
 EVENT_BYTES_MIN: Final = 128
-EVENT_BYTES_MAX: Final = 1_000_000
-"""Between these an event may be: room for its members, and what a line may have at most."""
+EVENT_BYTES_MAX: Final = 250_000
+"""Between these an event may be: room for its members, and what is still a line of the journal.
+
+Something larger is a blob there, and of blobs with the same content only the first is written: that would flatter.
+"""
 
 AGENT: Final = "agent"
 """The word for sizes as the events of the shipped transcripts have them."""

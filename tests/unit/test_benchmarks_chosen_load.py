@@ -15,10 +15,11 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
+from turnkeeper.actors.blob_references import SPILL_BYTES
 from turnkeeper.benchmarks import chosen_load
 from turnkeeper.benchmarks.baselines import DATABASE
 from turnkeeper.benchmarks.chosen_load import BASELINE_WORDS, PEER_WORDS, Question, measure, question_of
-from turnkeeper.benchmarks.contents import EVENT_BYTES, Contents, EventSizes
+from turnkeeper.benchmarks.contents import EVENT_BYTES, EVENT_BYTES_MAX, Contents, EventSizes
 from turnkeeper.benchmarks.driven_sessions import DrivenSessions, Workers
 from turnkeeper.benchmarks.durability import PROCESS_DEATH
 from turnkeeper.benchmarks.flush_subjects import BASELINES, SQLITE_STORE
@@ -41,10 +42,15 @@ def sizes_of(sizes: EventSizes, session: int, count: int) -> list[int]:
     return [len(each.line) for each in Lines(session + 1, sizes).events(session, count)]
 
 
-@pytest.mark.parametrize("size", [128, 460, 300_000])
+@pytest.mark.parametrize("size", [128, 460, 250_000])
 def test_events_of_one_size_have_it(size: int) -> None:
     """Within the bytes that their numbers take."""
     assert sizes_of(EventSizes.parse(str(size)), 0, 20) == pytest.approx([size] * 20, abs=3)
+
+
+def test_the_largest_event_is_a_line_and_no_blob() -> None:
+    """Blobs of one content are written once: ours would be measured with less than the others write."""
+    assert EVENT_BYTES_MAX + 1_000 < SPILL_BYTES
 
 
 def test_sizes_between_two_have_each_octave_as_often() -> None:
@@ -63,7 +69,7 @@ def test_sizes_between_two_have_each_octave_as_often() -> None:
 
 def test_large_sizes_are_drawn_as_far_as_memory_allows() -> None:
     """What is drawn is kept, in every process that flushes."""
-    assert sum(EventSizes.parse("500000-1000000").drawn()) < 40_000_000
+    assert sum(EventSizes.parse("100000-250000").drawn()) < 40_000_000
 
 
 def test_agents_sizes_are_those_of_the_transcripts() -> None:
@@ -94,11 +100,11 @@ def test_whoever_is_measured_gets_the_same_events(words: str) -> None:
         (["--workers", "2"], "add --where worker"),
         (["--where", "worker", "--loop", "asyncio"], "a worker process runs trio"),
         (["--where", "worker", "--workers", "3", "--sessions", "2"], "3 workers for 2 sessions"),
-        (["--event-bytes", "1000001"], "1,000,001 bytes are more than an event may have here"),
+        (["--event-bytes", "250001"], "250,001 bytes are more than an event may have here"),
         (["--event-bytes", "127-200"], "127 bytes are fewer than an event may have here"),
         (["--event-bytes", "300-200"], "200-300 is meant"),
         (["--event-bytes", "large"], "'large' is no size of events"),
-        (["--events", "65", "--event-bytes", "1000000"], "is more than 64 MB: fewer --events"),
+        (["--events", "257", "--event-bytes", "250000"], "is more than 64 MB: fewer --events"),
         (["--against", "append,nobody"], "there is no 'nobody' to be compared with; there are append, "),
         (["--against", ""], "there is no '' to be compared with"),
         (["--seconds", "61"], "'--seconds'"),
