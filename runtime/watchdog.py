@@ -8,6 +8,7 @@ lock holds it up as well, and is told of when it lets go. Standard library only.
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -113,11 +114,26 @@ def stacks_of_all(first: int) -> str:
 
     Without the lines of source: what would read those may wait for a lock that a blocked thread holds.
     """
-    frames = sys._current_frames()
+    frames = _current_frames()
     del frames[threading.get_ident()]
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     order = sorted(frames, key=lambda ident: ident != first)
     return "".join(_stack_of(names.get(ident, "unknown"), frames[ident]) for ident in order)
+
+
+def _current_frames() -> dict[int, FrameType]:
+    """Give each thread's innermost frame, with the collector at rest.
+
+    CPython 3.11 holds the lock of the list of threads meanwhile, and makes objects. Would these set off the collector,
+    and that find a `threading.local` that nobody has any more, it would wait for its own lock, and all threads for it.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _stack_of(name: str, innermost: FrameType) -> str:

@@ -13,7 +13,42 @@ import pytest
 from turnkeeper.runtime import watchdog
 from turnkeeper.runtime.watchdog import FRAMES_MAX, Blockage, Watchdog, is_traced, stacks_of_all, waits_for_disk
 
+from ..served import finish, start_python
+
 BLOCKED_SECONDS = 0.05
+COLLECTED_MEANWHILE = """
+import gc, threading
+from turnkeeper.runtime.watchdog import stacks_of_all
+
+class Lost:
+    def __init__(self):
+        self.itself, self.local = self, threading.local()
+        self.local.owner = self
+
+def wait(there, over):
+    there.release()
+    over.wait()
+
+for number in range(1, 40):
+    there, over = threading.Semaphore(0), threading.Event()
+    threads = [threading.Thread(target=wait, args=(there, over), daemon=True) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+        there.acquire()
+    gc.collect()
+    gc.disable()
+    Lost()
+    gc.set_threshold(gc.get_count()[0] + number)
+    gc.enable()
+    stacks_of_all(0)
+    assert gc.isenabled()
+    gc.set_threshold(700)
+    over.set()
+    for thread in threads:
+        thread.join()
+"""
+"""Has the collector set off at one moment after the other while stacks are taken, with what it must not find then."""
+
 DEADLINE_SECONDS = 30
 
 
@@ -130,6 +165,11 @@ def test_a_deep_stack_is_cut_at_its_outer_end() -> None:
     assert told.startswith("deep one (most recent call last):\n")
     assert told.count("\n") == FRAMES_MAX + 1
     assert "in wait\n" in told.splitlines(keepends=True)[-1]
+
+
+def test_stacks_are_taken_whatever_the_collector_would_find_meanwhile() -> None:
+    """CPython 3.11 would stand still for good, with the whole process, where it found a lost `threading.local`."""
+    finish(start_python(COLLECTED_MEANWHILE), seconds=DEADLINE_SECONDS)
 
 
 def test_no_loop_is_blocked_after_no_time() -> None:
