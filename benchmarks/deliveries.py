@@ -38,7 +38,7 @@ def compare_deliveries(store: Path, messages: int, rounds: int, tell: Tell) -> l
             def deliver(count: int = messages) -> Figures:
                 owner.begin("accept", count)
                 sent: list[float] = sender.ask("send", count)
-                accepted: list[float] = owner.answer()
+                accepted: list[float] = owner.outcome()
                 return latency_figures(end - begin for begin, end in zip(sent, accepted, strict=True))
 
             def flush(count: int = messages) -> Figures:

@@ -23,7 +23,7 @@ from msgpack import Unpacker, packb
 from turnkeeper import ActorRef, open_runtime
 from turnkeeper.runtime.mailbox import MESSAGES_MAX
 
-from .measured_process import MeasuredProcess
+from .measured_process import LEAVE_SECONDS, MeasuredProcess, StandingProcess
 from .measuring import Figures, percentile
 
 Loop: TypeAlias = Literal["trio", "asyncio"]
@@ -33,39 +33,18 @@ TEXT = "x" * 100
 
 ACTOR_NAME = "taker"
 
-LEAVE_SECONDS = 10.0
-"""How long a process may take to end in order when it is no longer needed."""
-
 _READ_BYTES = 64 * 1024
 
 Exchange: TypeAlias = Callable[[int], Awaitable[Figures]]
 
 
-class Exchanger:
-    """A process that runs `function(connection, *arguments)`, which serves bursts.
-
-    Left as a context manager, it ends in order; if it is in the middle of a burst it is killed.
-    """
-
-    def __init__(self, function: Callable[..., None], *arguments: Any) -> None:
-        self._process = MeasuredProcess(function, *arguments, ending_seconds=LEAVE_SECONDS)
-
-    def __enter__(self) -> Exchanger:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._process.__exit__(*exception)
-
-    def wait_ready(self) -> None:
-        """Wait until it can exchange messages. Raises what kept it from that."""
-        self._process.receive()
+class Exchanger(StandingProcess):
+    """A process that runs `function(connection, *arguments)`, which serves bursts."""
 
     def burst(self, messages: int) -> Figures:
         """Let it exchange so many messages, and give the figures."""
-        self._process.ending_seconds = 0.0  # it hears of nothing before the end of the burst
-        self._process.send(messages)
-        figures: Figures = self._process.receive()
-        self._process.ending_seconds = LEAVE_SECONDS
+        self.tell(messages)
+        figures: Figures = self.outcome()
         return figures
 
 

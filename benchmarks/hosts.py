@@ -11,7 +11,7 @@ import gc
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 
@@ -21,16 +21,13 @@ from turnkeeper.storage.store import Durability
 from .contents import USUAL, EventSizes
 from .driven_sessions import DrivenSessions, open_workers
 from .loads import Load, beginning
-from .measured_process import MeasuredProcess
+from .measured_process import StandingProcess
 from .measuring import Figures
 
 Loop: TypeAlias = Literal["trio", "asyncio"]
 
 Drive: TypeAlias = Callable[[Load], Awaitable[Figures]]
 """Puts sessions under a load."""
-
-LEAVE_SECONDS = 10.0
-"""How long a host may take to leave its store when it is no longer needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,44 +52,21 @@ class Terms:
 USUAL_TERMS: Final = Terms()
 
 
-class Host:
-    """A host process on `store` (a directory, or `sqlite:DIR`), with so many sessions.
-
-    Left as a context manager, it leaves the store in order; if it is in the middle of a burst it is killed.
-    """
-
-    def __init__(self, store: str, sessions: int, terms: Terms = USUAL_TERMS) -> None:
-        self._process = MeasuredProcess(_be_host, store, sessions, terms, ending_seconds=LEAVE_SECONDS)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._process.__exit__(*exception)
-
-    def wait_ready(self) -> None:
-        """Wait until its sessions are open. Raises what kept it from opening them."""
-        self._process.receive()
+class LoadedProcess(StandingProcess):
+    """A process whose function puts its sessions under loads, by `serve_loads`."""
 
     def burst(self, load: Load) -> Figures:
         """Let its sessions flush under a load, and give the figures."""
-        self.begin(load)
-        return self.figures()
-
-    def begin(self, load: Load) -> None:
-        """Let its sessions begin to flush under a load."""
-        self._process.ending_seconds = 0.0  # it hears of nothing before the end of what it begins now
-        self._process.send(load)
-
-    def has_ended(self, seconds: float) -> bool:
-        """Wait at most so long for the end of what was begun, and say whether it has come."""
-        return self._process.has_said(seconds)
-
-    def figures(self) -> Figures:
-        """Give the figures of what was begun, when it has ended."""
-        figures: Figures = self._process.receive()
-        self._process.ending_seconds = LEAVE_SECONDS
+        self.tell(load)
+        figures: Figures = self.outcome()
         return figures
+
+
+class Host(LoadedProcess):
+    """A host process on `store` (a directory, or `sqlite:DIR`); when it is ready, so many sessions are open."""
+
+    def __init__(self, store: str, sessions: int, terms: Terms = USUAL_TERMS) -> None:
+        super().__init__(_be_host, store, sessions, terms)
 
 
 def _be_host(starter: Connection, store: str, sessions: int, terms: Terms) -> None:

@@ -63,7 +63,7 @@ class _Followed:
         """Let events be appended and followed; give how soon they were had."""
         self.followers.begin(how, followers, self.place, pace.events)
         moments, self.place = self.appender.ask("append", pace)
-        return _figures(moments, self.followers.answer())
+        return _figures(moments, self.followers.outcome())
 
 
 def _figures(moments: list[Moments], received: list[Received]) -> Figures:

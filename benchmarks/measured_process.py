@@ -16,13 +16,16 @@ import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import turnkeeper
 from turnkeeper.runtime.tasks import tree
 
 ANSWER_SECONDS = 600.0
 """So long is waited for what a process says; the longest thing that it does in between is to build a large index."""
+
+LEAVE_SECONDS = 10.0
+"""How long a process that stands by may take to end in order when it is no longer needed."""
 
 DEATH_SECONDS = 5.0
 """How long a killed process may take to die."""
@@ -55,7 +58,7 @@ class MeasuredProcess:
         """The process's id."""
         return self._process.pid
 
-    def __enter__(self) -> MeasuredProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -99,6 +102,41 @@ class MeasuredProcess:
             self._process.wait(ANSWER_SECONDS)
         if self._process.returncode != -signal.SIGKILL:
             raise RuntimeError(f"a measured process ended with {self._process.returncode} and not by SIGKILL")
+
+
+class StandingProcess:
+    """A process that says when it is ready, and then does what it is told, one thing after the other.
+
+    Left as a context manager, it ends in order; if it is in the middle of something it is killed.
+    """
+
+    def __init__(self, function: Callable[..., None], *arguments: Any) -> None:
+        self._process = MeasuredProcess(function, *arguments, ending_seconds=LEAVE_SECONDS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._process.__exit__(*exception)
+
+    def wait_ready(self) -> Any:
+        """Wait until it stands by, and give what it says then. Raises what kept it from that."""
+        return self._process.receive()
+
+    def tell(self, order: Any) -> None:
+        """Let it begin to do something."""
+        self._process.ending_seconds = 0.0  # it hears of nothing before the end of what it begins now
+        self._process.send(order)
+
+    def has_ended(self, seconds: float) -> bool:
+        """Wait at most so long for the end of what was begun, and say whether it has come."""
+        return self._process.has_said(seconds)
+
+    def outcome(self) -> Any:
+        """Wait for the end of what was begun, and give what came of it. Raises what that raised."""
+        outcome = self._process.receive()
+        self._process.ending_seconds = LEAVE_SECONDS
+        return outcome
 
 
 class _Raised:

@@ -92,18 +92,18 @@ def _watch(store: Path, sizes: Sizes, tell: Tell) -> tuple[list[Sample], Figures
         if hello is None:
             raise RuntimeError(f"nobody serves {store}")
         host.burst(replace(sizes.load, seconds=BURST_SECONDS, per_second=None))
-        host.begin(sizes.load)
+        host.tell(sizes.load)
         began = time.monotonic()
         while not host.has_ended(sizes.sample_seconds):
             used = anonymous_bytes(hello["pid"])
             if not used:
                 if host.has_ended(NEWS_SECONDS):
-                    host.figures()  # raises what the sessions met with, which says more
+                    host.outcome()  # raises what the sessions met with, which says more
                 raise RuntimeError(f"the writer, process {hello['pid']}, has ended")
             seconds = round(time.monotonic() - began, 2)
             samples.append(Sample(seconds, used / 1024))
             tell(f"{seconds:.0f} of {sizes.load.seconds:.0f} s: the writer has {used / 1e6:.1f} MB of its own")
-        return samples, host.figures()
+        return samples, host.outcome()
 
 
 def _judge(sizes: Sizes, samples: Sequence[Sample], reached: Figures) -> Run:

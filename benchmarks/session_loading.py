@@ -33,9 +33,8 @@ from turnkeeper.storage.scanning import segment_path
 from turnkeeper.storage.trust import judge_index
 
 from .filled_stores import SCATTERED, Filling, session_name, well_used
-from .hosts import LEAVE_SECONDS
 from .machine import drop_caches
-from .measured_process import MeasuredProcess
+from .measured_process import LEAVE_SECONDS, MeasuredProcess
 from .measuring import Figures, Run, Tell, be_quiet, interleaved, percentile, run_of
 from .peers import openings
 from .peers.openings import measure_openings

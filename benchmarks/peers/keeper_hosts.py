@@ -21,9 +21,8 @@ import anyio
 from ..asked_process import AskedProcess, answer_all
 from ..contents import USUAL, Contents, EventSizes
 from ..durability import Durability
-from ..hosts import LEAVE_SECONDS, Host, serve_loads
+from ..hosts import LoadedProcess, serve_loads
 from ..loads import drive_sessions, latency_figures
-from ..measured_process import MeasuredProcess
 from ..measuring import Figures
 from .catalogue import KeeperPeer
 from .keeping import Keeper, OpenKeeper
@@ -31,17 +30,17 @@ from .keeping import Keeper, OpenKeeper
 Use: TypeAlias = Callable[[Connection, Keeper], Awaitable[None]]
 
 
-class KeeperHost(Host):
+class KeeperHost(LoadedProcess):
     """A host process of a peer with so many sessions in a directory, which is made."""
 
     def __init__(self, peer: KeeperPeer, directory: Path, sessions: int, sizes: EventSizes = USUAL) -> None:
         directory.mkdir()
         use = partial(_flush, sizes=sizes)
-        self._process = MeasuredProcess(_use, peer, directory, sessions, use, ending_seconds=LEAVE_SECONDS)
+        super().__init__(_use, peer, directory, sessions, use)
 
     def durability(self) -> Durability:
         """Wait until its sessions are open, and say what their flushes outlive. Raises what kept it from that."""
-        found: Durability = self._process.receive()
+        found: Durability = self.wait_ready()
         return found
 
 
