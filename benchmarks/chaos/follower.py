@@ -16,9 +16,15 @@ BATCH_SECONDS = 0.1
 AGAIN_SECONDS = 0.1
 
 
-async def follow(runtime: Runtime, plan: FollowerPlan, after: int, notebook: Notebook, leaving: anyio.Event) -> None:
-    """Follow from a position on until `leaving` is set; after an error go on behind what was noted."""
+async def follow(
+    runtime: Runtime, plan: FollowerPlan, reached: dict[str, int], notebook: Notebook, leaving: anyio.Event
+) -> None:
+    """Follow until `leaving` is set, from the position on that it has reached by its name, and keep that up to date.
+
+    After an error it goes on behind what was noted; so does who follows for it when this runtime has ended.
+    """
     while not leaving.is_set():
+        after = reached.get(plan.name, 0)
         notebook.following(plan.name, after)
         following = runtime.follow(after=after)
         try:
@@ -34,9 +40,9 @@ async def follow(runtime: Runtime, plan: FollowerPlan, after: int, notebook: Not
                         await anyio.sleep(plan.pace_ms / 1000)
                 if events:
                     notebook.followed(plan.name, events)
-                    after = events[-1].position
+                    reached[plan.name] = events[-1].position
                 if loss is not None:
-                    after = note_loss(plan.name, loss, notebook)
+                    reached[plan.name] = note_loss(plan.name, loss, notebook)
         except TurnkeeperError as error:
             notebook.failed("follow", error)
             await anyio.sleep(AGAIN_SECONDS)

@@ -58,6 +58,7 @@ class Host:
         self._notebook = Notebook(Path(start.notes) / f"{start.name}.jsonl")
         self._maker = Maker(start.name)
         self._leaving = anyio.Event()
+        self._reached = dict(start.after)
         self._taken: list[AgentPlan] = []
         self._takeovers = 0
         self._has_news = anyio.Event()
@@ -82,8 +83,7 @@ class Host:
                 for agent in self._plan.agents:
                     self._begin(group, runtime, agent)
                 for follower in self._plan.followers:
-                    after = self._start.after.get(follower.name, 0)
-                    group.start_soon(follow, runtime, follower, after, self._notebook, self._leaving)
+                    group.start_soon(follow, runtime, follower, self._reached, self._notebook, self._leaving)
                 await self._take_over(group, runtime)
             self._notebook.leaving()
 
