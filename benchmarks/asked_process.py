@@ -7,14 +7,11 @@ a host that has run for a while.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Awaitable, Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
-import anyio
-
-from .measured_process import StandingProcess
+from .measured_process import StandingProcess, stand_by
 
 Answer: TypeAlias = Callable[..., Awaitable[Any]]
 
@@ -34,13 +31,9 @@ class AskedProcess(StandingProcess):
 
 async def answer_all(starter: Connection, answers: Mapping[str, Answer]) -> None:
     """Say that all is ready, then answer question after question, until the starter wants nothing more."""
-    gc.collect()
-    gc.freeze()
-    starter.send("ready")
-    while True:
-        await anyio.wait_readable(starter)
-        try:
-            what, arguments = starter.recv()
-        except EOFError:
-            return
-        starter.send(await answers[what](*arguments))
+
+    async def answer(question: tuple[str, tuple[Any, ...]]) -> Any:
+        what, arguments = question
+        return await answers[what](*arguments)
+
+    await stand_by(starter, answer)

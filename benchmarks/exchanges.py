@@ -7,7 +7,6 @@ and a burst after which the count is wrong is an error and no figure.
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -23,7 +22,7 @@ from msgpack import Unpacker, packb
 from turnkeeper import ActorRef, open_runtime
 from turnkeeper.runtime.mailbox import MESSAGES_MAX
 
-from .measured_process import LEAVE_SECONDS, MeasuredProcess, StandingProcess
+from .measured_process import LEAVE_SECONDS, MeasuredProcess, StandingProcess, stand_by
 from .measuring import Figures, percentile
 
 Loop: TypeAlias = Literal["trio", "asyncio"]
@@ -39,31 +38,13 @@ Exchange: TypeAlias = Callable[[int], Awaitable[Figures]]
 
 
 class Exchanger(StandingProcess):
-    """A process that runs `function(connection, *arguments)`, which serves bursts."""
+    """A process that runs `function(connection, *arguments)`, which stands by for bursts."""
 
     def burst(self, messages: int) -> Figures:
         """Let it exchange so many messages, and give the figures."""
         self.tell(messages)
         figures: Figures = self.outcome()
         return figures
-
-
-async def serve_bursts(starter: Connection, exchange: Exchange | None = None) -> None:
-    """Say that all is ready, then do burst after burst, until the starter wants nothing more.
-
-    Without an exchange of its own, a process is only there for another's.
-    """
-    gc.collect()
-    gc.freeze()
-    starter.send("ready")
-    while True:
-        await anyio.wait_readable(starter)
-        try:
-            messages = starter.recv()
-        except EOFError:
-            return
-        if exchange is not None:
-            starter.send(await exchange(messages))
 
 
 class Taker:
@@ -151,7 +132,7 @@ async def _use_actor(
     starter: Connection, store: str, process: bool, exchange_with: Callable[[ActorRef], Exchange]
 ) -> None:
     async with open_runtime(store) as runtime:
-        await serve_bursts(starter, exchange_with(await runtime.spawn(Taker, process=process)))
+        await stand_by(starter, exchange_with(await runtime.spawn(Taker, process=process)))
 
 
 def _tells(ref: ActorRef) -> Exchange:
@@ -170,7 +151,7 @@ def serve_named(starter: Connection, store: str) -> None:
 async def _serve_named(starter: Connection, store: str) -> None:
     async with open_runtime(store) as runtime:
         await runtime.spawn(Taker, name=ACTOR_NAME)
-        await serve_bursts(starter)
+        await stand_by(starter)
 
 
 def ask_named(starter: Connection, store: str, loop: Loop) -> None:
@@ -181,7 +162,7 @@ def ask_named(starter: Connection, store: str, loop: Loop) -> None:
 async def _ask_named(starter: Connection, store: str) -> None:
     async with open_runtime(store) as runtime:
         ref = runtime.actor(ACTOR_NAME)
-        await serve_bursts(starter, partial(time_asks, ask=partial(ref.ask, "echo")))
+        await stand_by(starter, partial(time_asks, ask=partial(ref.ask, "echo")))
 
 
 # -- What trio and msgpack alone can do
@@ -189,7 +170,7 @@ async def _ask_named(starter: Connection, store: str) -> None:
 
 def send_through_channel(starter: Connection) -> None:
     """Send through a memory channel of trio, as long as our mailboxes are, to a task that does what our actor does."""
-    trio.run(serve_bursts, starter, _time_sends)
+    trio.run(stand_by, starter, _time_sends)
 
 
 async def _time_sends(messages: int) -> Figures:
@@ -230,7 +211,7 @@ async def _play(starter: Connection, path: str) -> None:
                     return reply
                 unpacker.feed(await stream.receive_some(_READ_BYTES))
 
-        await serve_bursts(starter, partial(time_asks, ask=ping))
+        await stand_by(starter, partial(time_asks, ask=ping))
 
 
 def _return_pings(starter: Connection, path: str) -> None:

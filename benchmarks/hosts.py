@@ -7,7 +7,6 @@ that has run for a while.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -21,7 +20,7 @@ from turnkeeper.storage.store import Durability
 from .contents import USUAL, EventSizes
 from .driven_sessions import DrivenSessions, open_workers
 from .loads import Load, beginning
-from .measured_process import StandingProcess
+from .measured_process import StandingProcess, stand_by
 from .measuring import Figures
 
 Loop: TypeAlias = Literal["trio", "asyncio"]
@@ -53,7 +52,7 @@ USUAL_TERMS: Final = Terms()
 
 
 class LoadedProcess(StandingProcess):
-    """A process whose function puts its sessions under loads, by `serve_loads`."""
+    """A process whose function puts its sessions under loads, by `stand_by`."""
 
     def burst(self, load: Load) -> Figures:
         """Let its sessions flush under a load, and give the figures."""
@@ -76,10 +75,7 @@ def _be_host(starter: Connection, store: str, sessions: int, terms: Terms) -> No
 async def _host(starter: Connection, store: str, count: int, terms: Terms) -> None:
     async with open_runtime(store, durability=terms.durability) as runtime:
         drive = await _open_sessions(runtime, store, count, terms)
-        gc.collect()
-        gc.freeze()
-        starter.send("ready")
-        await serve_loads(starter, drive)
+        await stand_by(starter, drive)
 
 
 async def _open_sessions(runtime: Runtime, store: str, count: int, terms: Terms) -> Drive:
@@ -94,11 +90,3 @@ async def _open_sessions(runtime: Runtime, store: str, count: int, terms: Terms)
         return (await driven.drive(load, beginning(load))).figures()
 
     return drive
-
-
-async def serve_loads(starter: Connection, drive: Drive) -> None:
-    """Flush under load after load, until the starter wants nothing more, which is EOFError."""
-    while True:
-        await anyio.wait_readable(starter)
-        load: Load = starter.recv()
-        starter.send(await drive(load))

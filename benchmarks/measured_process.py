@@ -8,15 +8,18 @@ ends the process and all that it started. The function's arguments, and what is 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Any, Self
+
+import anyio
 
 import turnkeeper
 from turnkeeper.runtime.tasks import tree
@@ -137,6 +140,27 @@ class StandingProcess:
         outcome = self._process.receive()
         self._process.ending_seconds = LEAVE_SECONDS
         return outcome
+
+
+async def stand_by(
+    starter: Connection, carry_out: Callable[[Any], Awaitable[Any]] | None = None, *, ready: Any = "ready"
+) -> None:
+    """Say that all is ready, then carry out order after order, until the starter wants nothing more.
+
+    Without anything to carry out, a process is only there for another one. What was made before is kept from the
+    garbage collector, as in a process that has run for a while.
+    """
+    gc.collect()
+    gc.freeze()
+    starter.send(ready)
+    while True:
+        await anyio.wait_readable(starter)
+        try:
+            order = starter.recv()
+        except EOFError:
+            return
+        if carry_out is not None:
+            starter.send(await carry_out(order))
 
 
 class _Raised:

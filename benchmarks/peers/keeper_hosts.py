@@ -5,7 +5,6 @@ They are to a peer what `hosts` is to ours: one process for all its sessions, wh
 
 from __future__ import annotations
 
-import gc
 import resource
 import time
 from collections.abc import Awaitable, Callable
@@ -21,8 +20,9 @@ import anyio
 from ..asked_process import AskedProcess, answer_all
 from ..contents import USUAL, Contents, EventSizes
 from ..durability import Durability
-from ..hosts import LoadedProcess, serve_loads
+from ..hosts import LoadedProcess
 from ..loads import drive_sessions, latency_figures
+from ..measured_process import stand_by
 from ..measuring import Figures
 from .catalogue import KeeperPeer
 from .keeping import Keeper, OpenKeeper
@@ -77,11 +77,8 @@ async def _flush(starter: Connection, keeper: Keeper, sizes: EventSizes) -> None
 
     await keeper.settle()
     await flush(1, 0)
-    gc.collect()
-    gc.freeze()
-    starter.send(await keeper.durability())
-
-    await serve_loads(starter, lambda load: drive_sessions(partial(flush, load.events), load))
+    durability = await keeper.durability()
+    await stand_by(starter, lambda load: drive_sessions(partial(flush, load.events), load), ready=durability)
 
 
 async def _read(starter: Connection, keeper: Keeper, events: int) -> None:

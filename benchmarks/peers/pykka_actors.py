@@ -15,7 +15,8 @@ from typing import Any
 import pykka
 import trio
 
-from ..exchanges import TEXT, ask_figures, serve_bursts, tell_figures
+from ..exchanges import TEXT, ask_figures, tell_figures
+from ..measured_process import stand_by
 from ..measuring import Figures
 
 
@@ -47,7 +48,7 @@ def ask_pykka(starter: Connection, directory: str) -> None:
 def _use_actor(starter: Connection, exchange: Callable[[Any, int], Figures]) -> None:
     ref = PykkaTaker.start()
     try:
-        trio.run(serve_bursts, starter, partial(_block, exchange, ref))
+        trio.run(stand_by, starter, partial(_block, exchange, ref))
     finally:
         ref.stop()
 

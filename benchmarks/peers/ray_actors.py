@@ -19,7 +19,8 @@ from typing import Any, Final
 import ray
 import trio
 
-from ..exchanges import TEXT, ask_figures, serve_bursts, tell_figures
+from ..exchanges import TEXT, ask_figures, tell_figures
+from ..measured_process import stand_by
 from ..measuring import Figures
 
 _SETTINGS: Final = {
@@ -78,7 +79,7 @@ def _use_actor(starter: Connection, directory: str, exchange: Callable[[Any, int
     try:
         ref = ray.remote(RayTaker).remote()
         ray.get(ref.taken.remote())
-        trio.run(serve_bursts, starter, partial(_block, exchange, ref))
+        trio.run(stand_by, starter, partial(_block, exchange, ref))
     finally:
         ray.shutdown()
 

@@ -11,7 +11,8 @@ from multiprocessing.connection import Connection
 import anyio
 import xoscar
 
-from ..exchanges import serve_bursts, time_asks, time_tells
+from ..exchanges import time_asks, time_tells
+from ..measured_process import stand_by
 
 _ADDRESS = "127.0.0.1"
 
@@ -50,10 +51,10 @@ def ask_xoscar(starter: Connection, directory: str) -> None:
 async def _tell(starter: Connection) -> None:
     async with await xoscar.create_actor_pool(_ADDRESS, n_process=0) as pool:
         ref = await xoscar.create_actor(XoscarTaker, address=pool.external_address)
-        await serve_bursts(starter, partial(time_tells, tell=ref.take.tell, taken=ref.taken))
+        await stand_by(starter, partial(time_tells, tell=ref.take.tell, taken=ref.taken))
 
 
 async def _ask(starter: Connection) -> None:
     async with await xoscar.create_actor_pool(_ADDRESS, n_process=1) as pool:
         ref = await xoscar.create_actor(XoscarTaker, address=next(iter(pool.sub_processes)))
-        await serve_bursts(starter, partial(time_asks, ask=ref.echo))
+        await stand_by(starter, partial(time_asks, ask=ref.echo))
