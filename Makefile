@@ -12,6 +12,9 @@
 PYTHON ?= python3
 export PATH ?= /usr/local/bin:/usr/bin:/bin
 
+# The tests start thousands of interpreters, which would compile every module again where an image sets this.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: bench chaos demo test lint lock readme clean python
 
 demo: .venv/stamp
@@ -28,8 +31,10 @@ RESULT ?= results
 readme: .venv/stamp
 	.venv/bin/python -m turnkeeper.benchmarks.report.readme $(RESULT) README.md
 
+# In the order of their names the many short files come last, and the workers end at the same time.
 test: lint
-	.venv/bin/python -m pytest --numprocesses $$(($$(nproc 2>/dev/null || echo 1) + 1)) --dist loadfile
+	.venv/bin/python -m pytest --numprocesses $$(($$(nproc 2>/dev/null || echo 1) + 1)) --dist loadfile \
+	  --no-loadscope-reorder
 
 lint: .venv/stamp
 	.venv/bin/python -m ruff check
