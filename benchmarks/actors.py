@@ -3,7 +3,7 @@
 Three ways: telling an actor of the same loop, asking one in a worker process, asking one of another process by its
 name; and, beside Ray, telling one in a worker process. One sender tells as many as fit through, and waits whenever the
 mailbox is full; asks come one after another, so their figure is the way there and back. Whatever exchanges messages has
-a process of its own (exchanges.py). All that are compared take turns in one run; a result is the median over its
+a process of its own (`driving.exchanges`). All that are compared take turns in one run; a result is the median over its
 rounds.
 """
 
@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from . import exchanges
-from .exchanges import Exchanger, Loop
-from .measuring import Figures, Run, Tell, be_quiet, interleaved, run_of
+from .driving import exchanges
+from .driving.exchanges import Exchanger, Loop
+from .measuring.runs import Figures, Run, Tell, be_quiet, interleaved, run_of
 from .peers.catalogue import INSTALL, failure, installed_version
 from .peers.exchanging import exchange
 from .workplace import Workplace, run_alone

@@ -19,10 +19,10 @@ from turnkeeper.storage.format import FILLING_BYTES
 from turnkeeper.storage.limits import FILLING_AHEAD_BYTES, FILLING_STEP_BYTES
 from turnkeeper.storage.store import INDEX_DIRECTORY, JOURNAL_DIRECTORY
 
-from .filled_stores import SessionLines, UnsyncedFiles, append, commit, open_to_write, session_name
-from .measured_process import MeasuredProcess
-from .measuring import Run, Tell, be_quiet, run_of
-from .room import require_space
+from .measuring.measured_process import MeasuredProcess
+from .measuring.room import require_space
+from .measuring.runs import Run, Tell, be_quiet, run_of
+from .stores.filled import SessionLines, UnsyncedFiles, append, commit, open_to_write, session_name
 from .workplace import Workplace, run_alone
 
 EVENT_BYTES = 460

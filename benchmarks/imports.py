@@ -24,12 +24,12 @@ from typing import Any
 
 import orjson
 
-from .durability import POWER_LOSS
-from .measured_process import ANSWER_SECONDS, child_environment
-from .measuring import Figures, Run, Tell, be_quiet, interleaved, run_of
-from .process_memory import PeakMemory
-from .room import require_space
-from .session_files import write_large, write_many
+from .measuring.durability import POWER_LOSS
+from .measuring.measured_process import ANSWER_SECONDS, child_environment
+from .measuring.process_memory import PeakMemory
+from .measuring.room import require_space
+from .measuring.runs import Figures, Run, Tell, be_quiet, interleaved, run_of
+from .stores.session_files import write_large, write_many
 from .workplace import Workplace, run_alone
 
 _OURS, _PARSED, _COPIED = "turnkeeper", "orjson alone", "cp and fsync"

@@ -20,12 +20,12 @@ from typing import Any
 
 from turnkeeper.actors.client.asking import ask_writer_hello
 
-from .hosts import Host
-from .loads import Load
-from .measuring import Figures, Run, Tell, be_quiet
-from .process_memory import anonymous_bytes
-from .room import require_space
-from .trend import BLOCKS, trend
+from .driving.hosts import Host
+from .driving.loads import Load
+from .measuring.process_memory import anonymous_bytes
+from .measuring.room import require_space
+from .measuring.runs import Figures, Run, Tell, be_quiet
+from .measuring.trend import BLOCKS, trend
 from .workplace import Workplace, run_alone
 
 EVENT_BYTES = 460

@@ -14,26 +14,26 @@ from typing import Any, Final
 
 from turnkeeper.storage.errors import StorageError
 
-from .filled_stores import FilledStores
-from .inhabitants import clear
-from .machine import describe_machine
-from .measuring import Measured, Tell, be_quiet
-from .results import ALL, Result, command_line, save_result
-from .room import require_space
+from .measuring.inhabitants import clear
+from .measuring.machine import describe_machine
+from .measuring.room import require_space
+from .measuring.runs import Measured, Tell, be_quiet
+from .report.results import ALL, Result, command_line, save_result
+from .stores.filled import FilledStores
 from .workplace import Measure, Workplace, measured_directory, run_suite
 
 SUITES: Final[Mapping[str, str]] = {
-    "load": "session_loading",
-    "list": "session_lists",
-    "fork": "forks",
+    "load": "reading.session_loading",
+    "list": "reading.session_lists",
+    "fork": "reading.forks",
     "import": "imports",
-    "follow": "follows",
-    "recovery": "recovery",
-    "flush": "flush",
+    "follow": "following.follows",
+    "recovery": "recovery.recovery",
+    "flush": "flushing.flush",
     "disk": "disk",
     "memory": "memory",
     "actors": "actors",
-    "tasks": "tasks",
+    "tasks": "tasks.tasks",
 }
 """Each suite's module, in the order in which they run."""
 

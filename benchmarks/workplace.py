@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from .filled_stores import FilledStores
-from .inhabitants import clear
-from .interrupts import Interrupts
-from .machine import describe_machine
-from .measuring import Measured, Run, Tell, be_quiet
-from .results import Result, command_line, save_result
-from .room import require_memory, require_no_store
+from .measuring.inhabitants import clear
+from .measuring.interrupts import Interrupts
+from .measuring.machine import describe_machine
+from .measuring.room import require_memory, require_no_store
+from .measuring.runs import Measured, Run, Tell, be_quiet
+from .report.results import Result, command_line, save_result
+from .stores.filled import FilledStores
 
 MEMORY_BYTES: Final = 500_000_000
 """What any suite takes at most, all its processes together, if it says nothing else."""

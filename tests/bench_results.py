@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from turnkeeper.benchmarks.durability import POWER_LOSS, PROCESS_DEATH
-from turnkeeper.benchmarks.measuring import Figures, Measured, Run, run_of
-from turnkeeper.benchmarks.results import Result
+from turnkeeper.benchmarks.measuring.durability import POWER_LOSS, PROCESS_DEATH
+from turnkeeper.benchmarks.measuring.runs import Figures, Measured, Run, run_of
+from turnkeeper.benchmarks.report.results import Result
 
 MACHINE = {
     "turnkeeper": "0.1.0",

@@ -20,8 +20,8 @@ from turnkeeper.benchmarks.chaos.checker.judging import judge
 from turnkeeper.benchmarks.chaos.checker.leftovers import Leftovers
 from turnkeeper.benchmarks.chaos.checker.stored import Run, Stored, StoredEvent
 from turnkeeper.benchmarks.chaos.notes import Note, Notebook
-from turnkeeper.benchmarks.oracle import digest
-from turnkeeper.benchmarks.task_oracle import output_digest
+from turnkeeper.benchmarks.demonstration.oracle import digest
+from turnkeeper.benchmarks.demonstration.task_oracle import output_digest
 
 Line = tuple[int, str, dict[str, Any]]
 """Number, type and data of an event."""

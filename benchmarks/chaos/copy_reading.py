@@ -15,7 +15,7 @@ import anyio
 
 from turnkeeper import Runtime, TurnkeeperError, open_runtime
 
-from ..oracle import digest
+from ..demonstration.oracle import digest
 from .reading import all_sessions
 
 PAGE = 1000

@@ -28,7 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
-from ..oracle import digest
+from ..demonstration.oracle import digest
 
 Note = dict[str, Any]
 """A note as it was read: what stands in its line, and `file` and `line` (from 1), where it stands."""

@@ -14,7 +14,7 @@ from jinja2 import Environment
 
 from turnkeeper import __version__
 
-from ..pages import page_environment
+from ..report.paper import page_environment
 from .course import STORE, Course, Kind, Lifetime, Mark
 from .report import FIGURES, HOW_RECOVERY_IS_MEASURED, Report, RoundReport, number_of
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from ..replay.planned_tasks import PlannedTask
-from ..replay.planned_tasks import draw_task as draw_demo_task
-from ..task_oracle import output_digest
+from ..demonstration.planned_tasks import PlannedTask
+from ..demonstration.planned_tasks import draw_task as draw_demo_task
+from ..demonstration.task_oracle import output_digest
 
 Kind = Literal["demo", "deaf", "flood", "no program"]
 """As the demo has it; deaf to SIGTERM until its timeout; printing too much; a file that is no program."""

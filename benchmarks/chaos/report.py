@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ..measuring import percentile
+from ..measuring.runs import percentile
 from .course import Course
 from .histogram import TimeClass, histogram
 from .plan import StorePlan

@@ -11,8 +11,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from ..interrupts import Interrupts
-from ..measuring import Tell
+from ..measuring.interrupts import Interrupts
+from ..measuring.runs import Tell
 from . import spoiling
 from .checker.losses import CopyReading, expected_loss
 from .outcome import Copied, Outcome, judge_round

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from turnkeeper import TurnkeeperError
 
-from ..interrupts import Interrupts
-from ..measuring import Tell, be_quiet
+from ..measuring.interrupts import Interrupts
+from ..measuring.runs import Tell, be_quiet
 from . import abilities
 from .caretaker import PLAN, TEMPORARY, taken_care_of
 from .drawing import make_plan

@@ -7,7 +7,7 @@ import itertools
 import time
 from collections.abc import Callable
 
-from ..interrupts import Interrupts
+from ..measuring.interrupts import Interrupts
 
 Deed = Callable[[], None]
 

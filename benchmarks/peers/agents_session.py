@@ -14,7 +14,7 @@ from typing import Any
 
 from agents import SQLiteSession, set_tracing_disabled
 
-from ..durability import Durability
+from ..measuring.durability import Durability
 from .keeping import SETTLING_EVENTS, TEXT, Keeper
 from .sqlite_connections import ConnectionWatch
 

@@ -17,7 +17,7 @@ import anyio
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from dbos import DBOS, SetWorkflowID
 
-from ..durability import Durability
+from ..measuring.durability import Durability
 from .keeping import TEXT, Keeper
 from .sqlite_connections import ConnectionWatch
 

@@ -1,6 +1,6 @@
 """Host processes of peers that keep sessions: each sets one up on asyncio, and flushes or reads when it is told to.
 
-They are to a peer what `hosts` is to ours: one process for all its sessions, which does nothing between bursts.
+They are to a peer what `driving.hosts` is to ours: one process for all its sessions, which does nothing between bursts.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import TypeAlias
 
 import anyio
 
-from ..asked_process import AskedProcess, answer_all
-from ..contents import USUAL, Contents, EventSizes
-from ..durability import Durability
-from ..hosts import LoadedProcess
-from ..loads import drive_sessions, latency_figures
-from ..measured_process import stand_by
-from ..measuring import Figures
+from ..driving.hosts import LoadedProcess
+from ..driving.loads import drive_sessions, latency_figures
+from ..measuring.asked_process import AskedProcess, answer_all
+from ..measuring.durability import Durability
+from ..measuring.measured_process import stand_by
+from ..measuring.runs import Figures
+from ..stores.contents import USUAL, Contents, EventSizes
 from .catalogue import KeeperPeer
 from .keeping import Keeper, OpenKeeper
 

@@ -11,8 +11,8 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
-from ..contents import EVENT_DATA
-from ..durability import Durability
+from ..measuring.durability import Durability
+from ..stores.contents import EVENT_DATA
 
 TEXT: Final = EVENT_DATA["text"]
 """What an event says."""

@@ -21,7 +21,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from ..durability import Durability, sqlite_durability
+from ..measuring.durability import Durability, sqlite_durability
 from .keeping import SETTLING_EVENTS, TEXT, Keeper
 
 _CHANNEL: Final = "messages"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from turnkeeper import Runtime, Session, open_runtime
 
-from ..contents import EVENT_TYPE
-from ..durability import POWER_LOSS, Durability
+from ..measuring.durability import POWER_LOSS, Durability
+from ..stores.contents import EVENT_TYPE
 from .keeping import TEXT, Keeper
 
 

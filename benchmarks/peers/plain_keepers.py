@@ -1,7 +1,7 @@
 """What programs write themselves: a JSONL file for each session, or a table of SQLite; read again as a list of events.
 
-They are those of `baselines`. Their calls block, as they do in such programs; the other sessions have their turn behind
-each.
+They are those of `driving.baselines`. Their calls block, as they do in such programs; the other sessions have their
+turn behind each.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 import orjson
 from anyio.lowlevel import checkpoint
 
-from ..baselines import SessionFiles, SqliteRows
-from ..durability import Durability
-from ..loads import Lines
+from ..driving.baselines import SessionFiles, SqliteRows
+from ..driving.loads import Lines
+from ..measuring.durability import Durability
 from .keeping import SETTLING_EVENTS, TEXT, Keeper
 
 

@@ -1,4 +1,4 @@
-"""Pykka's actors, as exchanges (exchanges.py): each is a thread of its own, and blocks whoever asks it.
+"""Pykka's actors, as exchanges (`driving.exchanges`): each is a thread of its own, and blocks whoever asks it.
 
 Importing this needs Pykka, which is no dependency. Its mailboxes have no bounds, so a sender never waits for its
 receiver.
@@ -15,9 +15,9 @@ from typing import Any
 import pykka
 import trio
 
-from ..exchanges import TEXT, ask_figures, tell_figures
-from ..measured_process import stand_by
-from ..measuring import Figures
+from ..driving.exchanges import TEXT, ask_figures, tell_figures
+from ..measuring.measured_process import stand_by
+from ..measuring.runs import Figures
 
 
 class PykkaTaker(pykka.ThreadingActor):  # type: ignore[misc]  # its types are left out, as they may not be there

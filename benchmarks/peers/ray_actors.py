@@ -1,4 +1,4 @@
-"""Ray's actors, as exchanges (exchanges.py): each in a worker process, told and asked through remote calls.
+"""Ray's actors, as exchanges (`driving.exchanges`): each in a worker process, told and asked through remote calls.
 
 A Ray of its own runs for each exchange, with two processors and without dashboard, as `ray.init` starts one on a single
 machine; it isn't the local mode, which starts no process. Its object store is small, as messages of this size don't go
@@ -19,9 +19,9 @@ from typing import Any, Final
 import ray
 import trio
 
-from ..exchanges import TEXT, ask_figures, tell_figures
-from ..measured_process import stand_by
-from ..measuring import Figures
+from ..driving.exchanges import TEXT, ask_figures, tell_figures
+from ..measuring.measured_process import stand_by
+from ..measuring.runs import Figures
 
 _SETTINGS: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 
-from ..durability import Durability, sqlite_durability
+from ..measuring.durability import Durability, sqlite_durability
 
 
 class ConnectionWatch:

@@ -1,4 +1,4 @@
-"""xoscar's actors, as exchanges (exchanges.py): on asyncio, in the process of whoever calls them or in another one.
+"""xoscar's actors, as exchanges (`driving.exchanges`): on asyncio, in the process of whoever calls them or in another.
 
 Importing this needs xoscar, which is no dependency. Its mailboxes have no bounds.
 """
@@ -11,8 +11,8 @@ from multiprocessing.connection import Connection
 import anyio
 import xoscar
 
-from ..exchanges import time_asks, time_tells
-from ..measured_process import stand_by
+from ..driving.exchanges import time_asks, time_tells
+from ..measuring.measured_process import stand_by
 
 _ADDRESS = "127.0.0.1"
 

@@ -1,1 +1,1 @@
-"""What a benchmark's result looks like: Markdown tables, and an HTML page with plots; both of the kept result alone."""
+"""A benchmark's result: kept, judged, compared with another, and written as Markdown and as a page with plots."""

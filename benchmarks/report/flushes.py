@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..durability import POWER_LOSS, our_survival
-from ..measuring import Figures, Run, Spread
+from ..measuring.durability import POWER_LOSS, our_survival
+from ..measuring.runs import Figures, Run, Spread
 from .wording import number, table_row
 
 SUITE_NAME = "flush "

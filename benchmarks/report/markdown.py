@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ..judging import Judged, Verdict
-from ..measuring import Measured, Run
-from ..results import Result
+from ..measuring.runs import Measured, Run
 from .flushes import flush_table
+from .judging import Judged, Verdict
+from .results import Result
 from .tables import OURS, is_lesser, set_params, title_of
 from .wording import number, pairs, plain, table_row, with_bounds
 

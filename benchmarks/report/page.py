@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..judging import Verdict
-from ..pages import page_environment
-from ..results import Result
+from .judging import Verdict
 from .markdown import HOW_IT_IS_TOLD, LESSER, machine_facts, verdict
+from .paper import page_environment
 from .plots import plots_of
+from .results import Result
 from .tables import section_of
 from .wording import between, number
 

@@ -18,8 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from ..measuring import Run
-from ..trend import BLOCKS, trend
+from ..measuring.runs import Run
+from ..measuring.trend import BLOCKS, trend
 from .flushes import Flushes, Load, flushes_of
 from .wording import UNITS, number
 

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ..results import NotAResult, Result, read_result
 from .flushes import flush_table
 from .markdown import HOW_IT_IS_TOLD, LESSER, machine_facts, verdict
 from .plots import plots_of, standing_alone
+from .results import NotAResult, Result, read_result
 from .wording import plain
 
 BEGIN: Final = "<!-- measured: from here to the next mark `make readme` writes -->"

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from ..durability import POWER_LOSS
-from ..measuring import Figures, Measured, Run, Spread
+from ..measuring.durability import POWER_LOSS
+from ..measuring.runs import Figures, Measured, Run, Spread
 from .wording import between, label_of, number, pairs
 
 OURS: Final = "turnkeeper"

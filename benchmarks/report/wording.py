@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ..measuring import Spread
+from ..measuring.runs import Spread
 
 UNITS: Final[Mapping[str, str]] = {
     "ms": "ms",

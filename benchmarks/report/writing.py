@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..results import Result, save_result
 from .markdown import markdown_of
 from .page import page_of
+from .results import Result, save_result
 
 
 def write_report(result: Result, name: str, out: Path) -> list[Path]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from turnkeeper.benchmarks.room import PlaceHoldsStore
+from turnkeeper.benchmarks.measuring.room import PlaceHoldsStore
 
 from .bench_result import print_result
 from .commands import command
@@ -50,9 +50,9 @@ def flush(invocation: Invocation, quick: bool, out: Path | None, stored: int | N
     one session in the host's loop, an event of 460 bytes a flush, the next one as soon as that is durable.
     """
     if not asked:
-        _measure(invocation, partial(_benchmark("flush", "run_flush"), quick, out, stored=stored))
+        _measure(invocation, partial(_benchmark("flushing.flush", "run_flush"), quick, out, stored=stored))
         return
-    question_of, run_question = (_benchmark("chosen_load", name) for name in ("question_of", "run_question"))
+    question_of, run_question = (_benchmark("flushing.chosen_load", name) for name in ("question_of", "run_question"))
     try:
         question = question_of(quick, stored=stored, **asked)
     except ValueError as error:
@@ -73,7 +73,7 @@ def recovery(invocation: Invocation, quick: bool, out: Path | None) -> None:
     journal verified, on all cores, over parsing every line on one. With --quick there are 200,000. Takes 24 GB of disk,
     0.8 GB with --quick; a log that doesn't fit is left out.
     """
-    _measure(invocation, partial(_benchmark("recovery", "run_recovery"), quick, out))
+    _measure(invocation, partial(_benchmark("recovery.recovery", "run_recovery"), quick, out))
 
 
 @command("load", example="turnkeeper bench load --quick")
@@ -86,7 +86,7 @@ def load(invocation: Invocation, quick: bool, out: Path | None) -> None:
     SQLite, and other libraries' sessions where they are installed (pip install 'turnkeeper[peers]'). With --quick the
     store has 200,000. Takes 7 GB of disk, 0.8 GB with --quick.
     """
-    _measure(invocation, partial(_benchmark("session_loading", "run_load"), quick, out))
+    _measure(invocation, partial(_benchmark("reading.session_loading", "run_load"), quick, out))
 
 
 @command("list", example="turnkeeper bench list --quick")
@@ -103,7 +103,7 @@ def list_sessions(invocation: Invocation, quick: bool, out: Path | None, session
 
     Beside it: a directory with a file for each session, and SQLite. Takes 0.8 GB of disk, 0.1 GB with --quick.
     """
-    _measure(invocation, partial(_benchmark("session_lists", "run_list"), quick, out, sessions=sessions))
+    _measure(invocation, partial(_benchmark("reading.session_lists", "run_list"), quick, out, sessions=sessions))
 
 
 @command("fork", example="turnkeeper bench fork --quick")
@@ -121,7 +121,7 @@ def fork(invocation: Invocation, quick: bool, out: Path | None, events: int | No
     Beside it: a file that is copied, rows copied in SQLite, and reading it all. Takes 5.7 GB of disk, 0.6 GB with
     --quick.
     """
-    _measure(invocation, partial(_benchmark("forks", "run_fork"), quick, out, events=events))
+    _measure(invocation, partial(_benchmark("reading.forks", "run_fork"), quick, out, events=events))
 
 
 @command("import", example="turnkeeper bench import --quick")
@@ -152,7 +152,7 @@ def follow(invocation: Invocation, quick: bool, out: Path | None) -> None:
     Beside it: a file that is watched or looked at again and again, rows that are selected, and a flush. Takes 2.8 GB of
     disk, 0.2 GB with --quick.
     """
-    _measure(invocation, partial(_benchmark("follows", "run_follow"), quick, out))
+    _measure(invocation, partial(_benchmark("following.follows", "run_follow"), quick, out))
 
 
 @command("disk", example="turnkeeper bench disk")
@@ -189,7 +189,7 @@ def tasks(invocation: Invocation, quick: bool, out: Path | None) -> None:
     installed. Also what is left in memory of a finished task, and while one prints 10 GB, which is what it takes of
     disk at most. Less with --quick.
     """
-    _measure(invocation, partial(_benchmark("tasks", "run_tasks"), quick, out))
+    _measure(invocation, partial(_benchmark("tasks.tasks", "run_tasks"), quick, out))
 
 
 @command("actors", example="turnkeeper bench actors --quick")
@@ -259,7 +259,7 @@ def _where_it_is_kept() -> tuple[Path | None, str]:
 
 def _write(result: dict[str, Any], name: str, out: Path) -> list[Path]:
     """Write a result in all its forms; drawing is loaded when it is needed."""
+    from turnkeeper.benchmarks.report.results import Result
     from turnkeeper.benchmarks.report.writing import write_report
-    from turnkeeper.benchmarks.results import Result
 
     return write_report(Result.from_map(result), name, out)

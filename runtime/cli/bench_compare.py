@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import click
 
-from turnkeeper.benchmarks.comparing import CONFIDENCE, Comparison, Row, Single, Verdict, compare
-from turnkeeper.benchmarks.results import NotAResult, Result, read_result
+from turnkeeper.benchmarks.report.comparing import CONFIDENCE, Comparison, Row, Single, Verdict, compare
+from turnkeeper.benchmarks.report.results import NotAResult, Result, read_result
 
 from .commands import command
 from .failures import Failure

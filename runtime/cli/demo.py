@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from turnkeeper.benchmarks.demo import DemoOptions, DemoResult, StoreHoldsData, run_demo
-from turnkeeper.benchmarks.replay.killing import WrongProcess
-from turnkeeper.benchmarks.transcripts import NoTranscripts
+from turnkeeper.benchmarks.demonstration.demo import DemoOptions, DemoResult, StoreHoldsData, run_demo
+from turnkeeper.benchmarks.demonstration.killing import WrongProcess
+from turnkeeper.benchmarks.stores.transcripts import NoTranscripts
 
 from .commands import command
 from .demo_screen import live_screen, print_result

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from turnkeeper.benchmarks.demo import DemoDisplay, DemoResult
-from turnkeeper.benchmarks.replay.progress import Column, Kill, Progress
+from turnkeeper.benchmarks.demonstration.demo import DemoDisplay, DemoResult
+from turnkeeper.benchmarks.demonstration.progress import Column, Kill, Progress
 
 from .printing import is_terminal, print_table, print_text
 

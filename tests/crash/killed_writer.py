@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from turnkeeper.benchmarks.oracle import NotedEvent, digest, judge, read_journal
+from turnkeeper.benchmarks.demonstration.oracle import NotedEvent, digest, judge, read_journal
 from turnkeeper.storage import lock, store
 from turnkeeper.storage.backend import Backend, open_backend, open_reader
 from turnkeeper.storage.exact_json import decode_event

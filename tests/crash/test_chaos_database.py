@@ -13,7 +13,7 @@ import pytest
 from turnkeeper.benchmarks.chaos.checker.database import DATABASE, read_database
 from turnkeeper.benchmarks.chaos.checker.evidence import make_evidence, read_stored
 from turnkeeper.benchmarks.chaos.checker.judging import judge
-from turnkeeper.benchmarks.oracle import digest
+from turnkeeper.benchmarks.demonstration.oracle import digest
 from turnkeeper.storage import blobs
 from turnkeeper.storage.errors import StorageError
 from turnkeeper.storage.requests import Append, Grant, Post

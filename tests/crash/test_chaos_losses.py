@@ -21,7 +21,7 @@ import pytest
 from turnkeeper.benchmarks.chaos.checker.journal import read_journal, read_segments
 from turnkeeper.benchmarks.chaos.checker.losses import CopyReading, Harm, Loss, copy_is_same_or_reported, expected_loss
 from turnkeeper.benchmarks.chaos.checker.stored import Run, Stored, StoredEvent
-from turnkeeper.benchmarks.oracle import digest, whole_data
+from turnkeeper.benchmarks.demonstration.oracle import digest, whole_data
 from turnkeeper.storage import blobs
 from turnkeeper.storage import journal as journal_module
 from turnkeeper.storage.errors import StorageError

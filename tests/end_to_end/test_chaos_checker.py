@@ -16,7 +16,7 @@ from turnkeeper.benchmarks.chaos.checker.evidence import read_evidence
 from turnkeeper.benchmarks.chaos.checker.judging import Judgement, judge
 from turnkeeper.benchmarks.chaos.checker.leftovers import look_for_leftovers
 from turnkeeper.benchmarks.chaos.notes import Notebook
-from turnkeeper.benchmarks.task_oracle import output_digest
+from turnkeeper.benchmarks.demonstration.task_oracle import output_digest
 
 from ..served import LOOPS_AND_STORES, kill, node_of, writer_of
 

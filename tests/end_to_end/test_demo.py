@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.actors.client.asking import ask_hello
-from turnkeeper.benchmarks.demo import DemoOptions, StoreHoldsData, run_demo
-from turnkeeper.benchmarks.replay.killing import WrongProcess
-from turnkeeper.benchmarks.replay.planned_tasks import MARK
-from turnkeeper.benchmarks.replay.progress import Progress
-from turnkeeper.benchmarks.task_oracle import left_behind
-from turnkeeper.benchmarks.transcripts import NoTranscripts
+from turnkeeper.benchmarks.demonstration.demo import DemoOptions, StoreHoldsData, run_demo
+from turnkeeper.benchmarks.demonstration.killing import WrongProcess
+from turnkeeper.benchmarks.demonstration.planned_tasks import MARK
+from turnkeeper.benchmarks.demonstration.progress import Progress
+from turnkeeper.benchmarks.demonstration.task_oracle import left_behind
+from turnkeeper.benchmarks.stores.transcripts import NoTranscripts
 
 from ..session_files import conversation, encoded, rollout
 

@@ -17,7 +17,7 @@ from typing import Any
 import trio
 
 from turnkeeper.actors.protocol import TASKS_DIRECTORY
-from turnkeeper.benchmarks.task_oracle import TaskEnd
+from turnkeeper.benchmarks.demonstration.task_oracle import TaskEnd
 from turnkeeper.runtime.tasks import directory
 
 from .processes import PROCESS, Machine, Process

@@ -16,20 +16,20 @@ import pytest
 from click.testing import CliRunner
 
 from turnkeeper.actors.blob_references import SPILL_BYTES
-from turnkeeper.benchmarks import chosen_load
-from turnkeeper.benchmarks.baselines import DATABASE
-from turnkeeper.benchmarks.chosen_load import BASELINE_WORDS, PEER_WORDS, Question, measure, question_of
-from turnkeeper.benchmarks.contents import EVENT_BYTES, EVENT_BYTES_MAX, Contents, EventSizes
-from turnkeeper.benchmarks.driven_sessions import DrivenSessions, Workers
-from turnkeeper.benchmarks.durability import PROCESS_DEATH
-from turnkeeper.benchmarks.flush_subjects import BASELINES, SQLITE_STORE
-from turnkeeper.benchmarks.hosts import Terms
-from turnkeeper.benchmarks.loads import Lines, Load
-from turnkeeper.benchmarks.marks import MARKS
-from turnkeeper.benchmarks.measuring import Run
+from turnkeeper.benchmarks.driving.baselines import DATABASE
+from turnkeeper.benchmarks.driving.hosts import Terms
+from turnkeeper.benchmarks.driving.loads import Lines, Load
+from turnkeeper.benchmarks.driving.sessions import DrivenSessions, Workers
+from turnkeeper.benchmarks.flushing import chosen_load
+from turnkeeper.benchmarks.flushing.chosen_load import BASELINE_WORDS, PEER_WORDS, Question, measure, question_of
+from turnkeeper.benchmarks.flushing.subjects import BASELINES, SQLITE_STORE
+from turnkeeper.benchmarks.measuring.durability import PROCESS_DEATH
+from turnkeeper.benchmarks.measuring.runs import Run
 from turnkeeper.benchmarks.peers.catalogue import SQLITE
 from turnkeeper.benchmarks.peers.keeper_hosts import KeeperHost
 from turnkeeper.benchmarks.report.flushes import flushes_of
+from turnkeeper.benchmarks.report.marks import MARKS
+from turnkeeper.benchmarks.stores.contents import EVENT_BYTES, EVENT_BYTES_MAX, Contents, EventSizes
 from turnkeeper.benchmarks.workplace import run_alone
 from turnkeeper.runtime.cli.bench import flush
 from turnkeeper.runtime.cli.program import run

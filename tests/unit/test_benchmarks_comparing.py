@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from turnkeeper.benchmarks.comparing import ROUNDS_MIN, Row, compare
-from turnkeeper.benchmarks.measuring import Measured, Run, run_of
-from turnkeeper.benchmarks.results import Result
+from turnkeeper.benchmarks.measuring.runs import Measured, Run, run_of
+from turnkeeper.benchmarks.report.comparing import ROUNDS_MIN, Row, compare
+from turnkeeper.benchmarks.report.results import Result
 
 from ..bench_results import MACHINE, flush_runs, result_of
 

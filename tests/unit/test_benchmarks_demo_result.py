@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from turnkeeper.benchmarks.demo import DemoResult
-from turnkeeper.benchmarks.oracle import Verdict
-from turnkeeper.benchmarks.replay.plan import make_plan
-from turnkeeper.benchmarks.replay.progress import Column, Kill, Progress
-from turnkeeper.benchmarks.task_oracle import TaskVerdict
+from turnkeeper.benchmarks.demonstration.demo import DemoResult
+from turnkeeper.benchmarks.demonstration.oracle import Verdict
+from turnkeeper.benchmarks.demonstration.plan import make_plan
+from turnkeeper.benchmarks.demonstration.progress import Column, Kill, Progress
+from turnkeeper.benchmarks.demonstration.task_oracle import TaskVerdict
 
 GOOD = Verdict(sessions=8, events=10, acknowledged=10, found=10)
 GOOD_TASKS = TaskVerdict(tasks=40)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks import filled_stores
-from turnkeeper.benchmarks.filled_stores import (
+from turnkeeper.benchmarks.measuring.runs import be_quiet
+from turnkeeper.benchmarks.stores import filled
+from turnkeeper.benchmarks.stores.filled import (
     SCATTERED,
     SESSIONS,
     FilledStores,
@@ -16,7 +17,6 @@ from turnkeeper.benchmarks.filled_stores import (
     fill_stores,
     session_name,
 )
-from turnkeeper.benchmarks.measuring import be_quiet
 from turnkeeper.storage.backend import open_reader
 from turnkeeper.storage.verify import verify
 
@@ -86,6 +86,6 @@ def test_stores_that_nobody_uses_make_room(tmp_path: Path, monkeypatch: pytest.M
         (old,) = stores.read(Filling(100))
         stores.rest()
         (used,) = stores.read(Filling(200))
-        monkeypatch.setattr(filled_stores, "free_bytes", lambda directory: 0 if old.exists() else 1 << 40)
+        monkeypatch.setattr(filled, "free_bytes", lambda directory: 0 if old.exists() else 1 << 40)
         (new,) = stores.read(Filling(300))
         assert sorted(tmp_path.iterdir()) == sorted([used, new])

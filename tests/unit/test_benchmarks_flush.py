@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from turnkeeper.benchmarks.baselines import (
+from turnkeeper.benchmarks.driving.baselines import (
     DATABASE,
     AppendedFile,
     FilledFile,
@@ -21,11 +21,11 @@ from turnkeeper.benchmarks.baselines import (
     SessionFiles,
     SqliteRows,
 )
-from turnkeeper.benchmarks.contents import EVENT_BYTES
-from turnkeeper.benchmarks.durability import POWER_LOSS, PROCESS_DEATH, Durability
-from turnkeeper.benchmarks.flush import Sizes, measure
-from turnkeeper.benchmarks.loads import Lines, Load, drive_baseline, drive_sessions
-from turnkeeper.benchmarks.peers import flushes
+from turnkeeper.benchmarks.driving.loads import Lines, Load, drive_baseline, drive_sessions
+from turnkeeper.benchmarks.flushing import peer_flushes
+from turnkeeper.benchmarks.flushing.flush import Sizes, measure
+from turnkeeper.benchmarks.measuring.durability import POWER_LOSS, PROCESS_DEATH, Durability
+from turnkeeper.benchmarks.stores.contents import EVENT_BYTES
 from turnkeeper.benchmarks.workplace import run_alone
 
 TINY = Sizes(
@@ -37,7 +37,7 @@ TINY = Sizes(
     persisted=20,
     rounds=1,
     warm_up_seconds=0.01,
-    peers=flushes.Sizes((Load(1, 0.02),), rounds=1, warm_up_seconds=0.01, peers=()),
+    peers=peer_flushes.Sizes((Load(1, 0.02),), rounds=1, warm_up_seconds=0.01, peers=()),
 )
 
 

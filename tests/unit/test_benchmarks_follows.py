@@ -10,11 +10,19 @@ from typing import Any
 import anyio
 import pytest
 
-from turnkeeper.benchmarks import followed_stores
-from turnkeeper.benchmarks.baselines import AppendedFile, Flushed
-from turnkeeper.benchmarks.followed_stores import NUMBER, EventTable, Moments, Pace, Wakes, append_paced, receive
-from turnkeeper.benchmarks.follows import Sizes, measure
-from turnkeeper.benchmarks.live_following import _figures
+from turnkeeper.benchmarks.driving.baselines import AppendedFile, Flushed
+from turnkeeper.benchmarks.following import followed_stores
+from turnkeeper.benchmarks.following.followed_stores import (
+    NUMBER,
+    EventTable,
+    Moments,
+    Pace,
+    Wakes,
+    append_paced,
+    receive,
+)
+from turnkeeper.benchmarks.following.follows import Sizes, measure
+from turnkeeper.benchmarks.following.live import _figures
 from turnkeeper.benchmarks.workplace import run_alone
 
 TINY = Sizes(

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks.filled_stores import SessionLines
-from turnkeeper.benchmarks.forks import Sizes, measure
-from turnkeeper.benchmarks.long_sessions import LongFile, LongTable, session_of
-from turnkeeper.benchmarks.resuming import BEHIND
+from turnkeeper.benchmarks.reading.forks import Sizes, measure
+from turnkeeper.benchmarks.reading.long_sessions import LongFile, LongTable, session_of
+from turnkeeper.benchmarks.reading.resuming import BEHIND
+from turnkeeper.benchmarks.stores.filled import SessionLines
 from turnkeeper.benchmarks.workplace import run_alone
 
 TINY = Sizes(lengths=(100, 2_005), forks=2, rounds=2)

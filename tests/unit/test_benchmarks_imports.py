@@ -10,7 +10,7 @@ import pytest
 from turnkeeper.actors.importing import ImportReport, read_sessions
 from turnkeeper.benchmarks import imports
 from turnkeeper.benchmarks.imports import Sizes, measure
-from turnkeeper.benchmarks.session_files import write_large, write_many
+from turnkeeper.benchmarks.stores.session_files import write_large, write_many
 from turnkeeper.benchmarks.workplace import run_alone
 
 TINY = Sizes(large_bytes=40_000, files=2, rounds=1)

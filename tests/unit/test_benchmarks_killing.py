@@ -12,9 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks.replay import killing
-from turnkeeper.benchmarks.replay.killing import WrongProcess, kill_child, kill_left_behind, kill_server, kill_serving
-from turnkeeper.benchmarks.task_oracle import left_behind
+from turnkeeper.benchmarks.demonstration import killing
+from turnkeeper.benchmarks.demonstration.killing import (
+    WrongProcess,
+    kill_child,
+    kill_left_behind,
+    kill_server,
+    kill_serving,
+)
+from turnkeeper.benchmarks.demonstration.task_oracle import left_behind
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from turnkeeper.benchmarks.judging import Mark, judge
-from turnkeeper.benchmarks.marks import MARKS
-from turnkeeper.benchmarks.measuring import Run
+from turnkeeper.benchmarks.measuring.runs import Run
+from turnkeeper.benchmarks.report.judging import Mark, judge
+from turnkeeper.benchmarks.report.marks import MARKS
 
 MARK = Mark("journal", "reading", "read ms", {"cache": "warm"}, at_most=2.0, size={"stored": 1000}, hindered="disks")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks.measured_process import MeasuredProcess, receive_from_any
-from turnkeeper.benchmarks.process_memory import PeakMemory, anonymous_bytes, family
+from turnkeeper.benchmarks.measuring.measured_process import MeasuredProcess, receive_from_any
+from turnkeeper.benchmarks.measuring.process_memory import PeakMemory, anonymous_bytes, family
 
 from ..serving import eventually
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnkeeper.benchmarks.measuring import Rounds, in_blocks, interleaved, medians, percentile, run_of
+from turnkeeper.benchmarks.measuring.runs import Rounds, in_blocks, interleaved, medians, percentile, run_of
 
 
 def test_every_other_round_goes_the_other_way_about() -> None:

@@ -6,7 +6,7 @@ import json
 from functools import partial
 from pathlib import Path
 
-from turnkeeper.benchmarks.loads import Load
+from turnkeeper.benchmarks.driving.loads import Load
 from turnkeeper.benchmarks.memory import Sizes, measure
 from turnkeeper.benchmarks.workplace import run_alone
 

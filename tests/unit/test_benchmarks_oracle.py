@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from turnkeeper.benchmarks import oracle
-from turnkeeper.benchmarks.oracle import (
+from turnkeeper.benchmarks.demonstration import oracle
+from turnkeeper.benchmarks.demonstration.oracle import (
     Found,
     Notebook,
     NotedEvent,

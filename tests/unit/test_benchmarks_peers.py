@@ -11,18 +11,18 @@ from pathlib import Path
 import anyio
 import pytest
 
-from turnkeeper.benchmarks.baselines import SqliteRows
-from turnkeeper.benchmarks.durability import (
+from turnkeeper.benchmarks.driving.baselines import SqliteRows
+from turnkeeper.benchmarks.driving.loads import Load
+from turnkeeper.benchmarks.flushing import peer_flushes
+from turnkeeper.benchmarks.measuring.durability import (
     NEARLY_POWER_LOSS,
     POWER_LOSS,
     PROCESS_DEATH,
     Durability,
     sqlite_durability,
 )
-from turnkeeper.benchmarks.inhabitants import inhabitants
-from turnkeeper.benchmarks.loads import Load
-from turnkeeper.benchmarks.measuring import Figures, Run, be_quiet
-from turnkeeper.benchmarks.peers import flushes, openings
+from turnkeeper.benchmarks.measuring.inhabitants import inhabitants
+from turnkeeper.benchmarks.measuring.runs import Figures, Run, be_quiet
 from turnkeeper.benchmarks.peers.catalogue import (
     AGENTS,
     DBOS,
@@ -34,13 +34,14 @@ from turnkeeper.benchmarks.peers.catalogue import (
     KeeperPeer,
 )
 from turnkeeper.benchmarks.peers.keeper_hosts import time_reads
-from turnkeeper.benchmarks.peers.supervised_programs import (
+from turnkeeper.benchmarks.reading import peer_openings
+from turnkeeper.benchmarks.tasks.hosts import measure_part
+from turnkeeper.benchmarks.tasks.supervised_programs import (
     INSTALL_SUPERVISOR,
     Sizes,
     find_supervisord,
     measure_supervised,
 )
-from turnkeeper.benchmarks.task_hosts import measure_part
 
 MISSING = KeeperPeer("nobody's sessions", "no_such_module", distribution="no-such-distribution")
 LOADS = (Load(1, 0.02), Load(3, 0.02, events=10))
@@ -67,8 +68,8 @@ class Ours:
 def flush_beside(directory: Path, *peers: KeeperPeer) -> tuple[list[Run], list[Load]]:
     """Measure flushes of peers; give the runs, and the loads that ours was put under."""
     ours = Ours([])
-    sizes = flushes.Sizes(LOADS, rounds=2, warm_up_seconds=0.01, peers=peers)
-    return flushes.measure_flushes(ours.burst, sizes, directory, be_quiet, {"stored": 7}), ours.loads
+    sizes = peer_flushes.Sizes(LOADS, rounds=2, warm_up_seconds=0.01, peers=peers)
+    return peer_flushes.measure_flushes(ours.burst, sizes, directory, be_quiet, {"stored": 7}), ours.loads
 
 
 @pytest.mark.parametrize(
@@ -137,8 +138,8 @@ def test_a_peer_that_is_slow_with_many_sessions_has_fewer(tmp_path: Path) -> Non
 
 def test_a_long_session_is_opened_by_all_that_are_there(tmp_path: Path) -> None:
     """All its events are read; whoever isn't installed is told."""
-    sizes = openings.Sizes(events=30, reads=2, rounds=2, peers=(SQLITE, MISSING))
-    there, missing = openings.measure_openings(sizes, tmp_path, be_quiet)
+    sizes = peer_openings.Sizes(events=30, reads=2, rounds=2, peers=(SQLITE, MISSING))
+    there, missing = peer_openings.measure_openings(sizes, tmp_path, be_quiet)
     assert there.rounds.ratio == pytest.approx(
         [a / b for a, b in zip(there.rounds.figures["p50_ms"], there.rounds.base["p50_ms"], strict=True)], rel=0.01
     )
@@ -185,8 +186,8 @@ def test_a_peer_that_fails_is_left_out_with_the_reason_and_the_others_are_measur
     assert broken.params == {"stored": 7, "against": BROKEN.name, "left_out": why}
     directory = tmp_path / "opened"
     directory.mkdir()
-    sizes = openings.Sizes(events=3, reads=1, rounds=1, peers=(BROKEN, SQLITE))
-    opened, broken = openings.measure_openings(sizes, directory, be_quiet)
+    sizes = peer_openings.Sizes(events=3, reads=1, rounds=1, peers=(BROKEN, SQLITE))
+    opened, broken = peer_openings.measure_openings(sizes, directory, be_quiet)
     assert opened.params["against"] == SQLITE.name
     assert (broken.params["against"], broken.params["left_out"]) == (BROKEN.name, why)
 
@@ -214,7 +215,9 @@ def test_an_installed_peer_flushes_and_says_what_that_outlives(tmp_path: Path, p
 def test_an_installed_peer_reads_all_events_of_a_session(tmp_path: Path, peer: KeeperPeer) -> None:
     """As a program does that goes on with it."""
     skip_unless_installed(peer)
-    (run,) = openings.measure_openings(openings.Sizes(25, reads=1, rounds=1, peers=(peer,)), tmp_path, be_quiet)
+    (run,) = peer_openings.measure_openings(
+        peer_openings.Sizes(25, reads=1, rounds=1, peers=(peer,)), tmp_path, be_quiet
+    )
     assert run.base["p50_ms"] > 0
 
 

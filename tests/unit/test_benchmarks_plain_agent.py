@@ -11,18 +11,18 @@ from typing import Any
 import anyio
 import pytest
 
-from turnkeeper.benchmarks.oracle import Verdict, judge, read_notes, read_plain
-from turnkeeper.benchmarks.replay.killing import kill_left_behind
-from turnkeeper.benchmarks.replay.plain_agent import PlainAgent
-from turnkeeper.benchmarks.replay.planned_tasks import PlannedTask
-from turnkeeper.benchmarks.replay.workbench import Workbench
-from turnkeeper.benchmarks.task_oracle import (
+from turnkeeper.benchmarks.demonstration.killing import kill_left_behind
+from turnkeeper.benchmarks.demonstration.oracle import Verdict, judge, read_notes, read_plain
+from turnkeeper.benchmarks.demonstration.plain_agent import PlainAgent
+from turnkeeper.benchmarks.demonstration.planned_tasks import PlannedTask
+from turnkeeper.benchmarks.demonstration.task_oracle import (
     judge_tasks,
     left_behind,
     read_logs,
     read_task_notes,
     read_witnesses,
 )
+from turnkeeper.benchmarks.demonstration.workbench import Workbench
 
 STEPS: list[tuple[str, dict[str, Any]]] = [("user/message", {"text": "begin"}), ("assistant/message", {"text": "é"})]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnkeeper.benchmarks.replay.plan import WORKERS_MAX, make_plan
+from turnkeeper.benchmarks.demonstration.plan import WORKERS_MAX, make_plan
 
 TRANSCRIPTS = [3, 1, 7]
 SEEDS = st.integers(0, 2**32)

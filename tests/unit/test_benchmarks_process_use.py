@@ -7,8 +7,8 @@ import subprocess
 import sys
 import time
 
-from turnkeeper.benchmarks.process_memory import proportional_bytes
-from turnkeeper.benchmarks.process_use import descriptors, processor_seconds, zombies
+from turnkeeper.benchmarks.measuring.process_memory import proportional_bytes
+from turnkeeper.benchmarks.measuring.process_use import descriptors, processor_seconds, zombies
 
 from ..serving import eventually
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.benchmarks.report.readme import BEGIN, DRAWING, END, NothingToWrite, refreshed
-from turnkeeper.benchmarks.results import save_result
+from turnkeeper.benchmarks.report.results import save_result
 
 from ..bench_results import flush_runs, memory_run, result_of
 

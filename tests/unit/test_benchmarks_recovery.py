@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from turnkeeper.benchmarks import machine, outages
 from turnkeeper.benchmarks.chaos.abilities import impossible
-from turnkeeper.benchmarks.recovery import Sizes, measure
-from turnkeeper.benchmarks.torn_batches import tear_next_batch
+from turnkeeper.benchmarks.measuring import machine
+from turnkeeper.benchmarks.recovery import outages
+from turnkeeper.benchmarks.recovery.recovery import Sizes, measure
+from turnkeeper.benchmarks.recovery.torn_batches import tear_next_batch
 from turnkeeper.benchmarks.workplace import run_alone
 from turnkeeper.storage.format import parse_batch_header
 

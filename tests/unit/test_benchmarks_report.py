@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks.durability import PROCESS_DEATH
-from turnkeeper.benchmarks.measuring import Run
+from turnkeeper.benchmarks.measuring.durability import PROCESS_DEATH
+from turnkeeper.benchmarks.measuring.runs import Run
 from turnkeeper.benchmarks.report.markdown import markdown_of
 from turnkeeper.benchmarks.report.page import page_of
 from turnkeeper.benchmarks.report.plots import plots_of
+from turnkeeper.benchmarks.report.results import Result, read_result
 from turnkeeper.benchmarks.report.tables import Cell, section_of
 from turnkeeper.benchmarks.report.wording import label_of, number
 from turnkeeper.benchmarks.report.writing import write_report
-from turnkeeper.benchmarks.results import Result, read_result
 
 from ..bench_results import NASTY_NAME, flush_runs, memory_run, open_run, outage_run, result_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks.results import NotAResult, Result, read_result, save_result
+from turnkeeper.benchmarks.report.results import NotAResult, Result, read_result, save_result
 
 from ..bench_results import flush_runs, memory_run, open_run, result_of
 

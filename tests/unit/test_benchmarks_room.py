@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks import room
+from turnkeeper.benchmarks.measuring import room
 
 
 def test_too_little_memory_is_told_with_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks.many_sessions import SessionDirectory, SessionTables, ShortSession, drawn_session
-from turnkeeper.benchmarks.measuring import be_quiet
-from turnkeeper.benchmarks.session_lists import Sizes, measure
+from turnkeeper.benchmarks.measuring.runs import be_quiet
+from turnkeeper.benchmarks.reading.many_sessions import SessionDirectory, SessionTables, ShortSession, drawn_session
+from turnkeeper.benchmarks.reading.session_lists import Sizes, measure
 from turnkeeper.benchmarks.workplace import run_alone
 
 TINY = Sizes(sessions=1_100, asks=2, rounds=2)

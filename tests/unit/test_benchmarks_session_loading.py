@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks import machine
-from turnkeeper.benchmarks.peers import openings
+from turnkeeper.benchmarks.measuring import machine
 from turnkeeper.benchmarks.peers.catalogue import JSON_LINES
-from turnkeeper.benchmarks.session_loading import Sizes, measure
+from turnkeeper.benchmarks.reading import peer_openings
+from turnkeeper.benchmarks.reading.session_loading import Sizes, measure
 from turnkeeper.benchmarks.workplace import run_alone
 
-SIZES = Sizes(6_000, rounds=1, warm_reads=3, openings=openings.Sizes(30, reads=2, rounds=1, peers=(JSON_LINES,)))
+SIZES = Sizes(6_000, rounds=1, warm_reads=3, openings=peer_openings.Sizes(30, reads=2, rounds=1, peers=(JSON_LINES,)))
 
 
 def test_the_last_events_and_a_whole_session_are_compared_with_their_bytes(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.benchmarks import suites
-from turnkeeper.benchmarks.filled_stores import Filling
-from turnkeeper.benchmarks.measuring import Run
+from turnkeeper.benchmarks.measuring.runs import Run
+from turnkeeper.benchmarks.stores.filled import Filling
 from turnkeeper.benchmarks.workplace import Measure, Workplace
 
 

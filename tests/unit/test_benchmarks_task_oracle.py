@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from turnkeeper.benchmarks import task_oracle
-from turnkeeper.benchmarks.task_oracle import (
+from turnkeeper.benchmarks.demonstration import task_oracle
+from turnkeeper.benchmarks.demonstration.task_oracle import (
     FoundTask,
     NotedTask,
     TaskEnd,

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks import idle_tasks, short_tasks, task_trees, tasks
-from turnkeeper.benchmarks.inhabitants import inhabitants
-from turnkeeper.benchmarks.measuring import be_quiet
-from turnkeeper.benchmarks.peers import supervised_programs
-from turnkeeper.benchmarks.task_hosts import measure_part
+from turnkeeper.benchmarks.measuring.inhabitants import inhabitants
+from turnkeeper.benchmarks.measuring.runs import be_quiet
+from turnkeeper.benchmarks.tasks import idle_tasks, short_tasks, supervised_programs, tasks, trees
+from turnkeeper.benchmarks.tasks.hosts import measure_part
 from turnkeeper.benchmarks.workplace import run_alone
 from turnkeeper.runtime.tasks.tree import process_of
 
@@ -23,15 +22,15 @@ SIZES = tasks.Sizes(
     idle_tasks.Sizes(live=4, starts=3, quiet_seconds=0.1, ends=3, apart_seconds=0.02, runs_seconds=0.05),
     short_tasks.Sizes(tasks=30, timetable_seconds=0.5, per_minute=1_200),
     output_bytes=5_000_000,
-    stops=task_trees.Sizes(trees=4, rounds=1),
+    stops=trees.Sizes(trees=4, rounds=1),
     supervised=supervised_programs.Sizes(starts=2, ends=2, trees=2, rounds=1),
 )
 
 # What a host runs is pickled by its module's name, and this module has none that another process knows.
 MODULE = "failing_part"
 PART = """
-from turnkeeper.benchmarks.inhabitants import inhabitants
-from turnkeeper.benchmarks.task_hosts import IDLE_COMMAND
+from turnkeeper.benchmarks.measuring.inhabitants import inhabitants
+from turnkeeper.benchmarks.tasks.hosts import IDLE_COMMAND
 
 async def fail(place, path):
     ids = await place.start_many([IDLE_COMMAND] * 3)

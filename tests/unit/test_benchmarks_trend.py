@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from turnkeeper.benchmarks.trend import BLOCKS, trend
+from turnkeeper.benchmarks.measuring.trend import BLOCKS, trend
 
 
 def test_a_line_has_its_own_slope() -> None:

@@ -10,9 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks.filled_stores import Filling
-from turnkeeper.benchmarks.machine import SYNCED_BYTES, describe_machine, drop_caches, file_system, sync_microseconds
-from turnkeeper.benchmarks.measuring import Run
+from turnkeeper.benchmarks.measuring.machine import (
+    SYNCED_BYTES,
+    describe_machine,
+    drop_caches,
+    file_system,
+    sync_microseconds,
+)
+from turnkeeper.benchmarks.measuring.runs import Run
+from turnkeeper.benchmarks.stores.filled import Filling
 from turnkeeper.benchmarks.workplace import Workplace, measured_directory, run_alone
 
 
@@ -54,7 +60,9 @@ def test_the_machine_says_what_it_is_and_what_takes_part(tmp_path: Path) -> None
     assert all(machine["versions"].values())
     assert isinstance(machine["seed"], int)
     root = Path(__file__).resolve().parents[2]
-    known = subprocess.run(["git", "ls-files", "benchmarks/machine.py"], cwd=root, capture_output=True, check=False)
+    known = subprocess.run(
+        ["git", "ls-files", "benchmarks/measuring/machine.py"], cwd=root, capture_output=True, check=False
+    )
     if known.stdout:
         head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True)
         assert head.stdout.startswith(machine["commit"].removesuffix("-dirty"))

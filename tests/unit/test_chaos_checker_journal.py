@@ -11,7 +11,7 @@ import pytest
 from turnkeeper.benchmarks.chaos.checker.evidence import make_evidence, read_stored
 from turnkeeper.benchmarks.chaos.checker.journal import read_journal
 from turnkeeper.benchmarks.chaos.checker.numbering import frame_is_whole
-from turnkeeper.benchmarks.oracle import digest
+from turnkeeper.benchmarks.demonstration.oracle import digest
 from turnkeeper.storage import blobs
 from turnkeeper.storage import journal as journal_module
 from turnkeeper.storage.exact_json import encode_event

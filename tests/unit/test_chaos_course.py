@@ -12,7 +12,7 @@ from turnkeeper.benchmarks.chaos.course import Course, Lane, Lifetime, Mark, cou
 from turnkeeper.benchmarks.chaos.histogram import EDGES_MS, histogram
 from turnkeeper.benchmarks.chaos.notes import Notebook, read_notebooks
 from turnkeeper.benchmarks.chaos.times import Times
-from turnkeeper.benchmarks.measuring import percentile
+from turnkeeper.benchmarks.measuring.runs import percentile
 
 BEGAN = 1_000.0
 

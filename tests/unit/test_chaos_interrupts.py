@@ -10,7 +10,7 @@ import time
 import pytest
 
 from turnkeeper.benchmarks.chaos.timeline import Timeline
-from turnkeeper.benchmarks.interrupts import Interrupts
+from turnkeeper.benchmarks.measuring.interrupts import Interrupts
 
 LONG_SECONDS = 30.0
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from turnkeeper.benchmarks.chaos.notes import Notebook, read_notebooks
-from turnkeeper.benchmarks.oracle import digest
+from turnkeeper.benchmarks.demonstration.oracle import digest
 
 
 def said(note: dict[str, Any]) -> dict[str, Any]:

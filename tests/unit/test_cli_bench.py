@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from turnkeeper.actors.errors import StoreFull
-from turnkeeper.benchmarks import recovery, room
-from turnkeeper.benchmarks.inhabitants import inhabitants
-from turnkeeper.benchmarks.measuring import Measured, Run
-from turnkeeper.benchmarks.process_memory import family
-from turnkeeper.benchmarks.results import Result
+from turnkeeper.benchmarks.measuring import room
+from turnkeeper.benchmarks.measuring.inhabitants import inhabitants
+from turnkeeper.benchmarks.measuring.process_memory import family
+from turnkeeper.benchmarks.measuring.runs import Measured, Run
+from turnkeeper.benchmarks.recovery import recovery
+from turnkeeper.benchmarks.report.results import Result
 from turnkeeper.runtime.cli import bench
 from turnkeeper.runtime.cli.program import run
 from turnkeeper.storage.lock import store_is_held

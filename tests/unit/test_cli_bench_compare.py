@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks.results import save_result
+from turnkeeper.benchmarks.report.results import save_result
 from turnkeeper.runtime.cli.program import run
 
 from ..bench_results import flush_runs, memory_run, open_run, result_of

@@ -1,7 +1,7 @@
 """Hold the layers: which area may import which, where third-party libraries may stand, and what no file may mention.
 
-Within ``actors/`` the same for its folders. Only import statements and ``os.<name>`` are read; a module named in a
-string at run time is not seen.
+Within ``actors/`` and ``benchmarks/`` the same for their folders. Only import statements and ``os.<name>`` are read; a
+module named in a string at run time is not seen.
 """
 
 from __future__ import annotations
@@ -33,6 +33,27 @@ KEPT_FROM = {
     "actors/tasks/*": {"node", "writer", *FACE},
     "actors/writer/*": {"client", "node", "reading", "session", *FACE},
 }
+# Folders of benchmarks/, and modules that stand beside them: each may import those before it.
+BENCHMARKS = [
+    "measuring",
+    "report",
+    "stores",
+    "workplace",
+    "driving",
+    "peers",
+    "demonstration",
+    "chaos",
+    "actors",
+    "disk",
+    "flushing",
+    "following",
+    "imports",
+    "memory",
+    "reading",
+    "recovery",
+    "tasks",
+    "suites",
+]
 OWN_PROCESSES = [
     "actors/node/*",
     "actors/peers.py",
@@ -45,12 +66,12 @@ ONLY_IN = {
     "agents": ["benchmarks/peers/agents_session.py"],
     "asyncio": [],
     "dbos": ["benchmarks/peers/dbos_workflows.py"],
-    "hdrh": ["benchmarks/loads.py"],
-    "jinja2": ["benchmarks/pages.py", "benchmarks/chaos/page.py", "benchmarks/report/page.py"],
+    "hdrh": ["benchmarks/driving/loads.py"],
+    "jinja2": ["benchmarks/report/paper.py", "benchmarks/chaos/page.py", "benchmarks/report/page.py"],
     "langgraph": ["benchmarks/peers/langgraph_saver.py"],
     "lmdb": ["storage/index.py"],
     "matplotlib": ["benchmarks/report/plots.py"],
-    "msgpack": ["runtime/frames.py", "benchmarks/exchanges.py"],
+    "msgpack": ["runtime/frames.py", "benchmarks/driving/exchanges.py"],
     "os.fdatasync": ["storage/filesystem.py", "runtime/tasks/directory.py", "benchmarks/*"],
     "os.fsync": ["storage/filesystem.py", "benchmarks/*"],
     "psutil": ["runtime/identity.py"],
@@ -95,9 +116,17 @@ def violations(module: str, source: str) -> Iterator[str]:
                 yield f"{module} imports {name} from a layer it must not know"
             if area == "actors" and not kept_from.isdisjoint(rest[1:2]):
                 yield f"{module} imports {name} from a folder it must not know"
+            if area == "benchmarks" and module.startswith("benchmarks/") and not is_before("".join(rest[1:2]), module):
+                yield f"{module} imports {name}, which does not stand before it"
         for confined, homes in ONLY_IN.items():
             if f"{name}.".startswith(f"{confined}.") and not any(fnmatch.fnmatch(module, home) for home in homes):
                 yield f"{module} uses {confined}, which belongs to {', '.join(homes) or 'tests only'}"
+
+
+def is_before(part: str, module: str) -> bool:
+    """Say whether a part of the benchmarks is the module's own, or stands before that one."""
+    own = module.removesuffix(".py").split("/")[1]
+    return part == own or (own in BENCHMARKS and part in BENCHMARKS[: BENCHMARKS.index(own)])
 
 
 def all_violations(root: Path) -> list[str]:
@@ -140,8 +169,11 @@ def test_no_file_mentions_a_machine() -> None:
         ("runtime/frames.py", "from . import cli"),
         ("runtime/clients.py", "from turnkeeper.actors.client import client"),
         ("actors/client/client.py", "import turnkeeper.runtime.cli.main"),
-        ("actors/client/client.py", "from turnkeeper.benchmarks import flush"),
-        ("benchmarks/flush.py", "from turnkeeper.runtime import cli"),
+        ("actors/client/client.py", "from turnkeeper.benchmarks import flushing"),
+        ("benchmarks/flushing/flush.py", "from turnkeeper.runtime import cli"),
+        ("benchmarks/measuring/runs.py", "from ..report.results import Result"),
+        ("benchmarks/peers/flushes.py", "from .. import flushing"),
+        ("benchmarks/workplace.py", "from .tasks.hosts import Place"),
         ("actors/client/client.py", "from storage import index"),
         ("actors/client/client.py", "import runtime.frames"),
         ("actors/client/client.py", "import trio"),
@@ -184,7 +216,10 @@ def test_a_planted_violation_is_found(tmp_path: Path, module: str, line: str) ->
             "import trio\nfrom turnkeeper.storage import store\nfrom turnkeeper import __version__",
         ),
         ("actors/writer/writer_main.py", "import trio"),
-        ("benchmarks/flush.py", "import os, trio\nimport turnkeeper\nos.fsync(1)"),
+        (
+            "benchmarks/flushing/flush.py",
+            "import os, trio\nimport turnkeeper\nos.fsync(1)\nfrom .. import workplace\nfrom . import subjects",
+        ),
     ],
 )
 def test_what_the_layers_allow_is_not_reported(tmp_path: Path, module: str, line: str) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks import transcripts
-from turnkeeper.benchmarks.transcripts import NoTranscripts, Step, Transcript, from_paths, shipped
+from turnkeeper.benchmarks.stores import transcripts
+from turnkeeper.benchmarks.stores.transcripts import NoTranscripts, Step, Transcript, from_paths, shipped
 from turnkeeper.storage.exact_json import encode_data
 
 from ..session_files import CODEX_SESSION, SESSION, assistant, call, conversation, encoded, result, rollout, text, user

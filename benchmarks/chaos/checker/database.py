@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from ...oracle import digest, whole_data
+from ...demonstration.oracle import digest, whole_data
 from .stored import LINE_CHARACTERS, Fault, Stored, StoredEvent, needed_of
 
 DATABASE: Final = "store.sqlite"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from ...task_oracle import output_digest, read_witnesses
+from ...demonstration.task_oracle import output_digest, read_witnesses
 from ..notes import Note, read_notebooks
 from .database import DATABASE, read_database
 from .journal import read_journal

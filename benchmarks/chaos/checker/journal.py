@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
-from ...oracle import digest, whole_data
+from ...demonstration.oracle import digest, whole_data
 from .stored import LINE_CHARACTERS, Fault, Run, Stored, StoredEvent, needed_of
 
 _SEAL_BYTES: Final = len(',"h":"XXXXXXXX"}\n')

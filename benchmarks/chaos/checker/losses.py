@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ...oracle import digest
+from ...demonstration.oracle import digest
 from .journal import BatchPlace, RunPlace, SegmentPlace, read_segments
 from .stored import Stored, StoredEvent
 from .violations import Violation

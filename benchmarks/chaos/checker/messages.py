@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...oracle import digest, is_task
+from ...demonstration.oracle import digest, is_task
 from .evidence import Evidence
 from .stored import INBOX, INBOX_MESSAGE, Stored, StoredEvent
 from .violations import Violation

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from ...oracle import digest
+from ...demonstration.oracle import digest
 from ..notes import Note
 from .stored import INBOX, Stored, StoredEvent
 

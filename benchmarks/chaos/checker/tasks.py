@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ...oracle import is_task
-from ...task_oracle import TaskEnd
+from ...demonstration.oracle import is_task
+from ...demonstration.task_oracle import TaskEnd
 from ..notes import Note
 from .evidence import Evidence
 from .messages import inbox_of

@@ -1,0 +1,1 @@
+"""What a flush costs, beside other ways to make events durable."""

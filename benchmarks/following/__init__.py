@@ -1,0 +1,1 @@
+"""What programs see of each other over a store: events that are followed, messages, tokens."""

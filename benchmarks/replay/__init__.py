@@ -1,1 +1,0 @@
-"""Agents that replay recorded transcripts turn by turn, by a plan from a seed, and note what was acknowledged."""
