@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from turnkeeper import connect
 from turnkeeper.actors.core_types import IMPORT_KEY
 
 from ..command_line import DEADLINE_SECONDS, CommandLine, event_line
@@ -49,12 +50,12 @@ def write_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
 
 def events(cli: CommandLine, key: str) -> list[dict[str, Any]]:
     """Give all events of a session."""
-    return cli.succeed("session", "show", key, "--json").objects
+    return cli.succeed_here("session", "show", key, "--json").objects
 
 
 def row(cli: CommandLine, key: str) -> dict[str, Any]:
     """Give what the list says of a session."""
-    (found,) = (each for each in cli.succeed("session", "list", "--all", "--json").objects if each["key"] == key)
+    (found,) = (each for each in cli.succeed_here("session", "list", "--all", "--json").objects if each["key"] == key)
     return dict(found)
 
 
@@ -63,12 +64,12 @@ def test_a_folder_brings_all_sessions_in_it(cli: CommandLine, folder: Path) -> N
     report = cli.succeed("session", "import", folder, "--json").object
     assert (report["sessions"], report["skipped"], report["damaged_lines"]) == (2, 0, [])
     assert report["events"] == len(events(cli, CLAUDE_KEY)) + len(events(cli, CODEX_KEY))
-    assert cli.succeed("journal", "verify", "--deep").code == 0
+    assert cli.succeed_here("journal", "verify", "--deep").code == 0
 
 
 def test_an_imported_session_keeps_what_the_file_says(cli: CommandLine, folder: Path) -> None:
     """Title, directory, beginning, labels and every event's time are the file's own."""
-    cli.succeed("session", "import", folder / "claude.jsonl")
+    cli.succeed_here("session", "import", folder / "claude.jsonl")
     found = row(cli, CLAUDE_KEY)
     assert (found["title"], found["cwd"]) == ("Boats in the harbour", "/home/ines/harbour")
     assert (found["labels"]["imported"], found["origin"]["file"]) == ("claude-code", "claude.jsonl")
@@ -84,24 +85,25 @@ def test_an_imported_session_keeps_what_the_file_says(cli: CommandLine, folder: 
 
 def test_importing_twice_adds_nothing(cli: CommandLine, folder: Path) -> None:
     """The second import finds every event there, and writes none."""
-    first = cli.succeed("session", "import", folder, "--json").object
-    before = cli.succeed("journal", "cat").out
-    second = cli.succeed("session", "import", folder, "--json").object
+    first = cli.succeed_here("session", "import", folder, "--json").object
+    before = cli.succeed_here("journal", "cat").out
+    second = cli.succeed_here("session", "import", folder, "--json").object
     assert (second["events"], second["skipped"]) == (0, first["events"])
-    assert cli.succeed("journal", "cat").out == before
+    assert cli.succeed_here("journal", "cat").out == before
 
 
 def test_a_grown_file_adds_what_is_new(cli: CommandLine, tmp_path: Path) -> None:
     """Cut anywhere and imported, then grown by a line and imported again: each record's event is there once."""
     records, file = conversation(), tmp_path / "claude.jsonl"
-    for length in range(1, len(records) + 1):
-        write_lines(file, records[:length])
-        cli.succeed("session", "import", file)
+    with connect(cli.store):
+        for length in range(1, len(records) + 1):
+            write_lines(file, records[:length])
+            cli.succeed_here("session", "import", file)
     grown = events(cli, CLAUDE_KEY)
     keys = [event["data"][IMPORT_KEY] for event in grown]
     assert len(keys) == len(set(keys))
     other = CommandLine(tmp_path / "other", tmp_path)
-    other.succeed("session", "import", file)
+    other.succeed_here("session", "import", file)
     said = ("user/message", "assistant/message", "tool/started", "claude-code/progress", "claude-code/summary")
     told = [(each["type"], each["data"]) for each in grown if each["type"] in said]
     assert told == [(each["type"], each["data"]) for each in events(other, CLAUDE_KEY) if each["type"] in said]
@@ -113,10 +115,10 @@ def test_a_result_that_came_later_is_kept_as_a_late_one(cli: CommandLine, tmp_pa
     file = tmp_path / "claude.jsonl"
     records = [user(0, "Go."), assistant(1, call("toolu-1")), user(2, [result("toolu-1", "done")])]
     write_lines(file, records[:2])
-    cli.succeed("session", "import", file)
+    cli.succeed_here("session", "import", file)
     write_lines(file, records)
     for added in (1, 0):
-        assert cli.succeed("session", "import", file, "--json").object["events"] == added
+        assert cli.succeed_here("session", "import", file, "--json").object["events"] == added
     results = [
         (each["type"], each["data"].get("output")) for each in events(cli, CLAUDE_KEY) if "output" in each["data"]
     ]
@@ -136,10 +138,10 @@ def test_an_import_that_was_killed_is_made_whole_by_the_next(cli: CommandLine, t
         ]
     write_lines(file, records)
     process = cli.start("session", "import", file)
-    eventually(lambda: cli.store.exists() and '"seq":500,' in cli.run("journal", "cat").out)
+    eventually(lambda: cli.store.exists() and '"seq":500,' in cli.here("journal", "cat").out)
     process.kill()
     process.communicate(timeout=DEADLINE_SECONDS)
-    eventually(lambda: cli.run("status").code == 3)
+    eventually(lambda: cli.here("status").code == 3)
     partial = len(events(cli, CLAUDE_KEY))
     assert partial > 500
     cli.succeed("session", "import", file)
@@ -153,7 +155,7 @@ def test_an_import_that_was_killed_is_made_whole_by_the_next(cli: CommandLine, t
     assert len(whole - set(keys)) <= len(closings) <= 2
     assert sum(event["type"] == "turn/start" for event in stored) == 1500
     assert sum(event["type"] == "turn/end" for event in stored) == 1500
-    assert cli.succeed("journal", "verify", "--deep").code == 0
+    assert cli.succeed_here("journal", "verify", "--deep").code == 0
 
 
 def test_four_hundred_lines_take_well_under_a_second(cli: CommandLine, tmp_path: Path) -> None:
@@ -166,7 +168,7 @@ def test_four_hundred_lines_take_well_under_a_second(cli: CommandLine, tmp_path:
         begun = time.monotonic()
         assert cli.succeed("session", "import", file, "--json").object["events"] >= 400
         assert time.monotonic() - begun < 5, "a busy machine takes longer, but not so much"
-        batches = cli.succeed("journal", "cat", "--batches").objects[1:]
+        batches = cli.succeed_here("journal", "cat", "--batches").objects[1:]
     assert len(batches) < 40
 
 
@@ -175,14 +177,14 @@ def test_damaged_lines_are_named_and_the_rest_is_kept(cli: CommandLine, tmp_path
     file = tmp_path / "claude.jsonl"
     good = [json.dumps(record) for record in conversation()]
     file.write_text("\n".join([*good[:3], "garbage", *good[3:], good[0][:50]]))
-    outcome = cli.run("session", "import", file, "--json")
+    outcome = cli.here("session", "import", file, "--json")
     assert outcome.code == 0
     assert [(each["file"], each["line"]) for each in outcome.object["damaged_lines"]] == [
         (str(file), 4),
         (str(file), 14),
     ]
     assert row(cli, CLAUDE_KEY)["turns"] == 2
-    told = cli.run("session", "import", file).err
+    told = cli.here("session", "import", file).err
     assert f"turnkeeper: {file}:4: " in told
     assert f"turnkeeper: {file}:14: " in told
 
@@ -211,7 +213,7 @@ def test_what_holds_no_session_is_named_and_makes_no_store(
     """One line says which file and why, the exit code is 1, and there is no store afterwards."""
     path = tmp_path / "given"
     make(path)
-    outcome = cli.run("session", "import", path, "--json")
+    outcome = cli.here("session", "import", path, "--json")
     assert outcome.code == 1
     assert outcome.err.count("\n") == 1
     assert why in outcome.err
@@ -234,7 +236,7 @@ def test_a_file_without_permission_is_named(cli: CommandLine, folder: Path) -> N
 
 def test_a_missing_path_is_not_found_and_nothing_is_imported(cli: CommandLine, folder: Path) -> None:
     """All paths are looked for before anything is stored."""
-    outcome = cli.run("session", "import", folder, folder / "missing.jsonl", "--json")
+    outcome = cli.here("session", "import", folder, folder / "missing.jsonl", "--json")
     assert (outcome.code, outcome.error["kind"]) == (3, "not_found")
     assert not cli.store.exists()
 
@@ -272,24 +274,24 @@ def test_a_child_finds_its_parent_wherever_that_stands(cli: CommandLine, tmp_pat
         assistant(1, text("Seen."), isSidechain=True, agentId="a1"),
     ]
     write_lines(files / "a-child.jsonl", child)
-    cli.succeed("session", "import", files)
+    cli.succeed_here("session", "import", files)
     child_key = f"{CLAUDE_KEY}/a1"
     assert row(cli, child_key)["parent"] is None
     write_lines(files / "b-parent.jsonl", conversation())
-    cli.succeed("session", "import", files)
+    cli.succeed_here("session", "import", files)
     assert row(cli, child_key)["parent"] == row(cli, CLAUDE_KEY)["id"]
-    assert [each["key"] for each in cli.succeed("session", "list", "--json").objects] == [CLAUDE_KEY]
-    before = cli.succeed("journal", "cat").out
-    cli.succeed("session", "import", files)
-    assert cli.succeed("journal", "cat").out == before
+    assert [each["key"] for each in cli.succeed_here("session", "list", "--json").objects] == [CLAUDE_KEY]
+    before = cli.succeed_here("journal", "cat").out
+    cli.succeed_here("session", "import", files)
+    assert cli.succeed_here("journal", "cat").out == before
 
 
 def test_only_the_asked_format_is_taken(cli: CommandLine, folder: Path) -> None:
     """With --format files of another program are left out and told."""
-    outcome = cli.run("session", "import", folder, "--format", "codex", "--json")
+    outcome = cli.here("session", "import", folder, "--format", "codex", "--json")
     assert outcome.code == 0
     assert outcome.object["sessions"] == 1
-    assert [row["key"] for row in cli.succeed("session", "list", "--json").objects] == [CODEX_KEY]
+    assert [row["key"] for row in cli.succeed_here("session", "list", "--json").objects] == [CODEX_KEY]
 
 
 def test_what_is_too_large_for_a_line_is_kept_beside_the_journal(cli: CommandLine, tmp_path: Path) -> None:
@@ -298,9 +300,9 @@ def test_what_is_too_large_for_a_line_is_kept_beside_the_journal(cli: CommandLin
     pictures = ["iVBOR" + letter * 2 * 1024**2 for letter in "QR"]
     blocks = [{"type": "image", "source": {"type": "base64", "data": picture}} for picture in pictures]
     write_lines(file, [user(0, "Look."), user(1, [text("These."), *blocks]), assistant(2, text("Done."))])
-    outcome = cli.succeed("session", "import", file, "--json").object
+    outcome = cli.succeed_here("session", "import", file, "--json").object
     assert (outcome["events"], outcome["damaged_lines"]) == (7, [])
     assert sum(each.stat().st_size for each in (cli.store / "journal").iterdir()) < 2 * 1024**2
     kept = [each["data"]["content"] for each in events(cli, CLAUDE_KEY) if each["data"].get("text") == "These."]
     assert [block["source"]["data"] for block in kept[0][1:]] == pictures
-    assert cli.succeed("session", "import", file, "--json").object["events"] == 0
+    assert cli.succeed_here("session", "import", file, "--json").object["events"] == 0

@@ -87,15 +87,14 @@ def test_looking_changes_nothing_and_starts_nothing(
     before = files(cli.store)
     assert cli.succeed(*command).objects
     assert files(cli.store) == before
-    assert cli.run("status").code == 3
+    assert cli.here("status").code == 3
 
 
-@pytest.mark.parametrize("command", READING, ids=" ".join)
-def test_a_store_looks_the_same_served_or_not(cli: CommandLine, closed: StoreInTest, command: tuple[str, ...]) -> None:
+def test_a_store_looks_the_same_served_or_not(cli: CommandLine, closed: StoreInTest) -> None:
     """What a served store shows is what it shows when nobody serves it, but for figures about the serving itself."""
-    alone = cli.succeed(*command).objects
+    alone = [each for command in READING for each in cli.succeed_here(*command).objects]
     with served_store(cli.store):
-        served = cli.succeed(*command).objects
+        served = [each for command in READING for each in cli.succeed_here(*command).objects]
     for one in (*alone, *served):
         for name in ("seconds", "served", "bytes", "index"):
             one.pop(name, None)
@@ -111,7 +110,7 @@ def test_a_copy_on_a_read_only_disk_can_be_read(
     copy = CommandLine(tmp_path / "copy", tmp_path)
     shutil.copytree(cli.store, copy.store)
     with read_only(copy.store):
-        assert copy.succeed(*command).objects
+        assert copy.succeed_here(*command).objects
 
 
 @pytest.mark.parametrize(
@@ -119,7 +118,7 @@ def test_a_copy_on_a_read_only_disk_can_be_read(
 )
 def test_a_missing_store_is_not_found_and_not_made(cli: CommandLine, command: tuple[str, ...]) -> None:
     """What only reads, or needs something to be there, ends with 3 where there is no store, and makes none."""
-    outcome = cli.run(*command)
+    outcome = cli.here(*command)
     assert outcome.code == 3
     assert outcome.err.startswith("turnkeeper: there is no store here: ")
     assert outcome.err.count("\n") == 1
@@ -130,9 +129,9 @@ def test_a_list_has_the_newest_first_and_hides_children(cli: CommandLine, closed
     """Rows come by their last event; a session with a parent is shown with --all or by its parent only."""
     rows = cli.succeed("session", "list", "--json").objects
     assert [row["id"] for row in rows] == ["calm-heron-0002", "brave-otter-0001"]
-    everything = cli.succeed("session", "list", "--json", "--all").objects
+    everything = cli.succeed_here("session", "list", "--json", "--all").objects
     assert [row["id"] for row in everything] == ["calm-horse-0003", "calm-heron-0002", "brave-otter-0001"]
-    children = cli.succeed("session", "list", "--json", "--parent", "brave").objects
+    children = cli.succeed_here("session", "list", "--json", "--parent", "brave").objects
     assert [row["id"] for row in children] == ["calm-horse-0003"]
 
 
@@ -161,13 +160,13 @@ def test_a_list_can_be_filtered(
     cli: CommandLine, closed: StoreInTest, filters: tuple[str, ...], ids: list[str]
 ) -> None:
     """Each filter leaves the rows that fit it."""
-    assert [row["id"] for row in cli.succeed("session", "list", "--json", *filters).objects] == ids
+    assert [row["id"] for row in cli.succeed_here("session", "list", "--json", *filters).objects] == ids
 
 
 def test_pages_of_a_list_join_without_gap_or_repetition(cli: CommandLine, closed: StoreInTest) -> None:
     """Going on behind each page's last cursor gives every row once."""
     found, after = list[str](), list[str]()
-    while rows := cli.succeed("session", "list", "--all", "--json", "--limit", "1", *after).objects:
+    while rows := cli.succeed_here("session", "list", "--all", "--json", "--limit", "1", *after).objects:
         found.append(rows[0]["id"])
         after = ["--after", rows[0]["cursor"]]
     assert found == ["calm-horse-0003", "calm-heron-0002", "brave-otter-0001"]
@@ -210,7 +209,7 @@ def test_show_gives_the_events_asked_for(
     cli: CommandLine, closed: StoreInTest, options: tuple[str, ...], seqs: list[int]
 ) -> None:
     """Bounds are event numbers, both included; what lies beyond the end is nothing."""
-    shown = cli.succeed("session", "show", "brave-otter-0001", "--json", *options).objects
+    shown = cli.succeed_here("session", "show", "brave-otter-0001", "--json", *options).objects
     assert [event["seq"] for event in shown] == seqs
 
 
@@ -223,13 +222,16 @@ def test_show_closes_what_a_crash_left_open(cli: CommandLine) -> None:
         store.close()
         lock.release(store.lock)
         before = files(cli.store)
-        shown = cli.succeed("session", "show", "odd", "--json").objects
+        shown = cli.succeed_here("session", "show", "odd", "--json").objects
         assert [(each["seq"], each["type"]) for each in shown] == [(0, "turn/start"), (1, "turn/end")]
         assert shown[1]["data"] == {"turn": 1, "reason": "interrupted"}
-        assert cli.succeed("session", "show", "odd", "--json", "--last", "1").objects == shown[1:]
-        assert cli.succeed("session", "show", "odd", "--json", "--type", "turn/end", "--last", "9").objects == shown[1:]
-        assert cli.succeed("session", "show", "odd", "--json", "--to", "0").objects == shown[:1]
-        (row,) = cli.succeed("session", "list", "--json").objects
+        assert cli.succeed_here("session", "show", "odd", "--json", "--last", "1").objects == shown[1:]
+        assert (
+            cli.succeed_here("session", "show", "odd", "--json", "--type", "turn/end", "--last", "9").objects
+            == shown[1:]
+        )
+        assert cli.succeed_here("session", "show", "odd", "--json", "--to", "0").objects == shown[:1]
+        (row,) = cli.succeed_here("session", "list", "--json").objects
         assert (row["events"], row["status"], row["open_turn"]) == (1, "crashed", True)
         assert files(cli.store) == before
 
@@ -244,10 +246,10 @@ def test_show_puts_large_data_in_its_place(cli: CommandLine) -> None:
     """Data that lies in a blob is printed as if it stood in the line; without its blob it is a gap, named, exit 5."""
     id = cli.new_session()
     data = {"text": "x" * 300_000}
-    cli.succeed("session", "append", id, stdin=event_line("note/large", **data))
-    shown = cli.succeed("session", "show", id, "--last", "1", "--json").object
+    cli.succeed_here("session", "append", id, stdin=event_line("note/large", **data))
+    shown = cli.succeed_here("session", "show", id, "--last", "1", "--json").object
     assert (shown["seq"], shown["type"], shown["data"]) == (1, "note/large", data)
-    assert data["text"] in cli.succeed("session", "show", id).out
+    assert data["text"] in cli.succeed_here("session", "show", id).out
     (blob,) = (cli.store / "blobs").glob("??/*")
     blob.unlink()
     outcome = cli.run("session", "show", id, "--json")
@@ -357,7 +359,7 @@ def test_a_list_marks_the_damaged_and_warns(cli: CommandLine) -> None:
 
 def test_a_journal_without_index_reads_the_same(cli: CommandLine, closed: StoreInTest) -> None:
     """Deleting the index loses nothing, and looking makes none."""
-    before = cli.succeed("session", "list", "--all").out
+    before = cli.succeed_here("session", "list", "--all").out
     closed.delete_index()
-    assert cli.succeed("session", "list", "--all").out == before
+    assert cli.succeed_here("session", "list", "--all").out == before
     assert not (cli.store / "index").exists()

@@ -17,7 +17,9 @@ def cli(tmp_path: Path) -> CommandLine:
     """The command line of a store with one session."""
     filled = CommandLine(tmp_path / "store", tmp_path)
     id = filled.new_session("--key", "k")
-    filled.succeed("session", "append", id, stdin="".join(event_line("note/n", number=number) for number in range(50)))
+    filled.succeed_here(
+        "session", "append", id, stdin="".join(event_line("note/n", number=number) for number in range(50))
+    )
     return filled
 
 
@@ -29,14 +31,14 @@ def index_directory(cli: CommandLine) -> str:
 
 def test_a_store_that_nobody_serves_gets_a_new_index(cli: CommandLine) -> None:
     """The index is another one, the events are the same, and nobody serves the store afterwards."""
-    before, index = cli.succeed("journal", "cat").out, index_directory(cli)
+    before, index = cli.succeed_here("journal", "cat").out, index_directory(cli)
     report = cli.succeed("journal", "rebuild", "--json").object
-    assert report["batches"] == len(cli.succeed("journal", "cat", "--batches").objects) - 1
+    assert report["batches"] == len(cli.succeed_here("journal", "cat", "--batches").objects) - 1
     assert (report["torn_bytes"], report["quarantined"], report["damaged"]) == (0, None, [])
     assert report["index_bytes"]["after"] > 0
     assert index_directory(cli) != index
-    assert cli.succeed("journal", "cat").out == before
-    assert cli.succeed("journal", "verify", "--json").object["index"] == {"ok": True, "why": ""}
+    assert cli.succeed_here("journal", "cat").out == before
+    assert cli.succeed_here("journal", "verify", "--json").object["index"] == {"ok": True, "why": ""}
     assert not store_is_held(str(cli.store))
 
 
@@ -50,12 +52,12 @@ def test_a_served_store_goes_on_with_a_new_index(cli: CommandLine) -> None:
         client.stdin.write(event_line("note/before").encode())
         client.stdin.flush()
         cli.succeed("journal", "rebuild")
-        after = cli.succeed("status", "--json").object["pids"]
+        after = cli.succeed_here("status", "--json").object["pids"]
         assert after["node"] == pids["node"]
         assert after["writer"] != pids["writer"]
         out, err = client.communicate(event_line("note/after").encode(), timeout=DEADLINE_SECONDS)
         assert (client.returncode, json.loads(out)) == (0, {"first": 51, "last": 52}), err
-    types = [event["type"] for event in cli.succeed("session", "show", "k", "--json", "--last", "2").objects]
+    types = [event["type"] for event in cli.succeed_here("session", "show", "k", "--json", "--last", "2").objects]
     assert types == ["note/before", "note/after"]
 
 
@@ -68,9 +70,9 @@ def test_a_damaged_journal_is_told_and_what_is_good_is_served(cli: CommandLine) 
     assert outcome.code == 5
     assert [finding["kind"] for finding in outcome.object["damaged"]]
     assert outcome.err.startswith("turnkeeper: the journal is damaged in ")
-    cli.succeed("session", "append", other, stdin=event_line("note/one"))
-    refused = cli.run("session", "append", "k", "--json", stdin=event_line("note/one"))
+    cli.succeed_here("session", "append", other, stdin=event_line("note/one"))
+    refused = cli.here("session", "append", "k", "--json", stdin=event_line("note/one"))
     assert (refused.code, refused.error["kind"]) == (5, "damaged")
     assert refused.error["missing"]
-    damaged = {row["id"]: row["damaged"] for row in cli.run("session", "list", "--json").objects}
+    damaged = {row["id"]: row["damaged"] for row in cli.here("session", "list", "--json").objects}
     assert damaged == {other: False, refused.error["stream"]: True}

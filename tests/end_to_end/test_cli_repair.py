@@ -35,7 +35,7 @@ def cli(tmp_path: Path) -> CommandLine:
 
 def id_of(cli: CommandLine) -> str:
     """Give the id of the session in the store."""
-    id: str = cli.succeed("session", "list", "--json").objects[-1]["id"]
+    id: str = cli.succeed_here("session", "list", "--json").objects[-1]["id"]
     return id
 
 
@@ -49,13 +49,13 @@ def flip(cli: CommandLine, number: int) -> None:
 
 def lines(cli: CommandLine, id: str) -> list[bytes]:
     """Give the stored lines of a session, from their time on."""
-    shown = cli.run("session", "show", id, "--json").out.encode().splitlines()
+    shown = cli.here("session", "show", id, "--json").out.encode().splitlines()
     return [re.sub(rb'^\{"stream":"[^"]*","seq":\d+,', b"", line) for line in shown if line.startswith(EVENT_PREFIX)]
 
 
 def row(cli: CommandLine, id: str) -> dict[str, Any]:
     """Give a session's row of the list."""
-    (found,) = [each for each in cli.run("session", "list", "--json", "--all").objects if each["id"] == id]
+    (found,) = [each for each in cli.here("session", "list", "--json", "--all").objects if each["id"] == id]
     return dict(found)
 
 
@@ -77,7 +77,7 @@ def test_a_copy_has_every_readable_event_and_says_what_is_missing(cli: CommandLi
     }
     gone = {first for first, _ in missing}
     assert lines(cli, report["id"])[1:] == [line for seq, line in enumerate(whole) if seq not in gone]
-    events = cli.succeed("session", "show", report["id"], "--json").objects
+    events = cli.succeed_here("session", "show", report["id"], "--json").objects
     assert [event["seq"] for event in events] == list(range(len(whole) - 1))
     assert events[0]["type"] == "session/repaired"
     assert events[0]["data"] == {
@@ -99,25 +99,25 @@ def test_the_copy_takes_the_header_over_and_can_be_appended_to(cli: CommandLine)
     """Title and labels are the damaged one's, its origin names it, and it is a session like any other."""
     id = id_of(cli)
     flip(cli, 3)
-    copy = cli.succeed("journal", "repair", id, "--json").object["id"]
+    copy = cli.succeed_here("journal", "repair", id, "--json").object["id"]
     found = row(cli, copy)
     assert (found["title"], found["labels"], found["damaged"], found["owner"]) == ("a title", {"a": "b"}, False, None)
-    cli.succeed("session", "append", copy, stdin=event_line("note/after"))
-    assert cli.succeed("session", "show", copy, "--json", "--last", "1").object["type"] == "note/after"
+    cli.succeed_here("session", "append", copy, stdin=event_line("note/after"))
+    assert cli.succeed_here("session", "show", copy, "--json", "--last", "1").object["type"] == "note/after"
 
 
 def test_a_second_run_finds_the_same_copy_and_adds_nothing(cli: CommandLine) -> None:
     """Repairing twice makes one copy; with further damage there is another one, and the first stays."""
     id = id_of(cli)
     flip(cli, 3)
-    first = cli.succeed("journal", "repair", id, "--json").object
+    first = cli.succeed_here("journal", "repair", id, "--json").object
     before = lines(cli, first["id"])
-    cli.succeed("session", "append", first["id"], stdin=event_line("note/after"))
-    again = cli.succeed("journal", "repair", id, "--json").object
+    cli.succeed_here("session", "append", first["id"], stdin=event_line("note/after"))
+    again = cli.succeed_here("journal", "repair", id, "--json").object
     assert again == {**first, "new": False}
     assert lines(cli, first["id"])[: len(before)] == before
     flip(cli, 5)
-    other = cli.succeed("journal", "repair", id, "--json").object
+    other = cli.succeed_here("journal", "repair", id, "--json").object
     assert other["id"] != first["id"]
     assert (other["new"], other["events"]) == (True, first["events"] - 1)
 
@@ -141,15 +141,15 @@ def test_a_lost_batch_is_repaired_and_the_damaged_session_stays_readable_and_uno
 
 def test_a_session_that_is_whole_gets_no_copy(cli: CommandLine) -> None:
     """There is nothing to repair, which is no failure, and the store has one session afterwards as before."""
-    report = cli.succeed("journal", "repair", "k", "--json").object
+    report = cli.succeed_here("journal", "repair", "k", "--json").object
     assert (report["id"], report["new"], report["missing"]) == (None, False, [])
-    assert cli.succeed("journal", "repair", "k").out == f"{id_of(cli)} is not damaged\n"
-    assert len(cli.succeed("session", "list", "--json").objects) == 1
+    assert cli.succeed_here("journal", "repair", "k").out == f"{id_of(cli)} is not damaged\n"
+    assert len(cli.succeed_here("session", "list", "--json").objects) == 1
 
 
 def test_an_unknown_session_is_not_found(cli: CommandLine) -> None:
     """The exit code is 3, and nothing was made."""
-    outcome = cli.run("journal", "repair", "nobody", "--json")
+    outcome = cli.here("journal", "repair", "nobody", "--json")
     assert (outcome.code, outcome.error["kind"]) == (3, "not_found")
 
 
@@ -173,8 +173,8 @@ def test_an_open_turn_stays_open_in_the_copy_and_is_closed_by_its_first_owner(cl
     flip(cli, 100)
     copy = cli.succeed("journal", "repair", id, "--json").object["id"]
     assert row(cli, copy)["open_turn"]
-    cli.succeed("session", "append", copy, stdin=event_line("note/after"))
-    types = [event["type"] for event in cli.succeed("session", "show", copy, "--json").objects]
+    cli.succeed_here("session", "append", copy, stdin=event_line("note/after"))
+    types = [event["type"] for event in cli.succeed_here("session", "show", copy, "--json").objects]
     assert types == ["session/repaired", "session/created", "turn/start", "turn/end", "note/after"]
 
 

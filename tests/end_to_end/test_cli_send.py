@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from turnkeeper import connect
+
 from ..command_line import CommandLine
 from ..serving import eventually
 
@@ -20,14 +22,14 @@ def test_a_message_is_stored_and_its_number_printed(cli: CommandLine) -> None:
     assert cli.succeed(*send, "--json", stdin=MESSAGE).object == {"seq": 0}
     assert cli.succeed(*send, "--key", "ci-17", stdin=MESSAGE).out == "1\n"
     with cli.running("serve"):
-        eventually(lambda: cli.run("status").code == 0)
+        eventually(lambda: cli.here("status").code == 0)
         assert cli.succeed(*send, "--key", "ci-17", stdin=MESSAGE).out == "1\n"
-        assert cli.succeed("status", "--json").object["sessions"] == 1
-    messages = cli.succeed("session", "show", f"inbox-{id}", "--json").objects
+        assert cli.succeed_here("status", "--json").object["sessions"] == 1
+    messages = cli.succeed_here("session", "show", f"inbox-{id}", "--json").objects
     sent = {"type": "user/message", "data": {"text": "and lint it"}, "sender": None}
     assert [(each["type"], each["data"]) for each in messages] == [("inbox/message", sent)] * 2
-    assert [row["id"] for row in cli.succeed("session", "list", "--all", "--json").objects] == [id]
-    assert cli.succeed("journal", "stats", "--json").object["sessions"] == 1
+    assert [row["id"] for row in cli.succeed_here("session", "list", "--all", "--json").objects] == [id]
+    assert cli.succeed_here("journal", "stats", "--json").object["sessions"] == 1
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ def test_what_cant_be_sent_ends_with_one_line(
     cli, id = sent_to
     words = [word.replace("ID", id) for word in arguments]
     type = [] if "--type" in words else ["--type", "my/note"]
-    outcome = cli.run("session", "send", *words, *type, "--json", stdin=stdin)
+    outcome = cli.here("session", "send", *words, *type, "--json", stdin=stdin)
     assert outcome.code == code, outcome
     assert outcome.err == f"turnkeeper: {outcome.error['message']}\n"
     for part in parts:
@@ -65,13 +67,14 @@ def test_what_cant_be_sent_ends_with_one_line(
 
 @pytest.fixture(scope="module")
 def sent_to(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[CommandLine, str]]:
-    """A store with a session whose inbox holds one message, under the key `taken`, and no other after all tests."""
+    """A served store, and a session whose inbox holds one message, under the key `taken`; no other after all tests."""
     path = tmp_path_factory.mktemp("sent-to")
     cli = CommandLine(path / "store", path)
     id = cli.new_session()
-    cli.succeed("session", "send", id, "--type", "my/note", "--key", "taken", stdin=MESSAGE)
-    yield cli, id
-    assert len(cli.succeed("session", "show", f"inbox-{id}", "--json").objects) == 1
+    with connect(cli.store) as runtime:
+        runtime.send(id, "my/note", json.loads(MESSAGE), key="taken")
+        yield cli, id
+    assert len(cli.succeed_here("session", "show", f"inbox-{id}", "--json").objects) == 1
 
 
 def test_a_missing_store_is_not_made(cli: CommandLine) -> None:

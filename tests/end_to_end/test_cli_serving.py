@@ -32,14 +32,14 @@ def served(cli: CommandLine) -> Iterator[subprocess.Popen[bytes]]:
 
 def pids(cli: CommandLine) -> dict[str, Any]:
     """Give the processes that serve the store, as `status` names them."""
-    found: dict[str, Any] = cli.succeed("status", "--json").object["pids"]
+    found: dict[str, Any] = cli.succeed_here("status", "--json").object["pids"]
     return found
 
 
 def test_status_says_what_the_processes_do(cli: CommandLine, served: subprocess.Popen[bytes]) -> None:
     """The documented figures are there, true, and known without becoming a client."""
     cli.succeed("session", "append", cli.new_session(), stdin=event_line("note/one"))
-    figures = cli.succeed("status", "--json").object
+    figures = cli.succeed_here("status", "--json").object
     assert (figures["position"], figures["sessions"], figures["clients"], figures["tasks"]) == (2, 1, 0, 0)
     assert (figures["queue_bytes"], figures["state"]) == (0, "serving")
     assert figures["flush_ms"]["p50"] > 0
@@ -68,7 +68,7 @@ def opening(cli: CommandLine) -> str:
 def test_status_of_a_store_that_nobody_serves_starts_nobody(cli: CommandLine) -> None:
     """The exit code is 3, for people and scripts alike."""
     cli.new_session()
-    outcome = cli.run("status", "--json")
+    outcome = cli.here("status", "--json")
     assert (outcome.code, outcome.error["kind"]) == (3, "not_served")
     assert outcome.err.startswith("turnkeeper: nobody serves this store: ")
     assert not store_is_held(str(cli.store))
@@ -122,12 +122,12 @@ def test_stop_is_refused_while_somebody_has_the_store_open(cli: CommandLine) -> 
     """Clients would start it again: the exit code is 4, they are named, and nothing is ended."""
     id = cli.new_session()
     with cli.running("session", "append", id) as client:
-        eventually(lambda: cli.run("status").code == 0 and cli.succeed("status", "--json").object["clients"] == 1)
+        eventually(lambda: cli.here("status").code == 0 and cli.succeed_here("status", "--json").object["clients"] == 1)
         outcome = cli.run("stop", "--json")
         assert (outcome.code, outcome.error["kind"]) == (4, "busy")
         assert [each["pid"] for each in outcome.error["clients"]] == [client.pid]
         assert f"(process {client.pid})" in outcome.err
-        assert cli.run("status").code == 0
+        assert cli.here("status").code == 0
 
 
 @pytest.mark.parametrize("options", [(), ("--force",)], ids=["in order", "by force"])
@@ -150,7 +150,7 @@ def test_stop_by_force_ends_processes_that_answer_nobody(cli: CommandLine, serve
         node_gone()
         writer_gone()
     assert served.wait(DEADLINE_SECONDS) == 1
-    assert [row["id"] for row in cli.succeed("session", "list", "--json").objects] == [id]
+    assert [row["id"] for row in cli.succeed_here("session", "list", "--json").objects] == [id]
 
 
 def test_clients_come_back_after_a_stop_by_force(cli: CommandLine) -> None:
@@ -160,7 +160,7 @@ def test_clients_come_back_after_a_stop_by_force(cli: CommandLine) -> None:
     assert client.stdin is not None
     client.stdin.write(event_line("note/one").encode())
     client.stdin.flush()
-    eventually(lambda: len(cli.run("session", "show", id, "--json").objects) == 2)
+    eventually(lambda: len(cli.here("session", "show", id, "--json").objects) == 2)
     cli.succeed("stop", "--force")
     out, err = client.communicate(event_line("note/two").encode(), timeout=DEADLINE_SECONDS)
     assert (client.returncode, json.loads(out)) == (0, {"first": 1, "last": 2}), err
@@ -188,7 +188,7 @@ def test_a_writer_that_answers_nobody_is_named(cli: CommandLine, served: subproc
     """Looking at a store whose writer is stopped ends after a patience, with the process and what it does."""
     writer = pids(cli)["writer"]
     with stopped(writer):
-        outcome = cli.run("session", "list", "--json")
+        outcome = cli.here("session", "list", "--json")
     assert (outcome.code, outcome.error["kind"]) == (1, "not_answering")
     assert (outcome.error["pid"], outcome.error["state"]) in [(writer, "stopped"), (pids(cli)["node"], "running")]
     assert "turnkeeper stop --force" in outcome.err

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from turnkeeper import connect
+
 from ..command_line import CommandLine, event_line
 from ..serving import eventually
 
@@ -12,13 +14,13 @@ def new_with_events(cli: CommandLine, *arguments: str) -> str:
     """Make a session with five events, the first of which is its creation."""
     id = cli.new_session(*arguments)
     lines = "".join(event_line("note/n", number=number) for number in range(1, 5))
-    cli.succeed("session", "append", id, stdin=lines)
+    cli.succeed_here("session", "append", id, stdin=lines)
     return id
 
 
 def told(cli: CommandLine, id: str) -> list[tuple[int, str]]:
     """Give number and type of a session's events, as show does."""
-    return [(event["seq"], event["type"]) for event in cli.succeed("session", "show", id, "--json").objects]
+    return [(event["seq"], event["type"]) for event in cli.succeed_here("session", "show", id, "--json").objects]
 
 
 def test_fork_prints_the_id_of_a_child_that_begins_so(cli: CommandLine) -> None:
@@ -29,13 +31,13 @@ def test_fork_prints_the_id_of_a_child_that_begins_so(cli: CommandLine) -> None:
     assert told(cli, "f") == [(0, "session/created"), (1, "note/n"), (2, "note/n"), (3, "session/forked")]
     whole = cli.succeed("session", "fork", id, "--label", "c=d").out.strip()
     assert len(told(cli, whole)) == 6
-    rows = {row["id"]: row for row in cli.succeed("session", "list", "--all", "--json").objects}
+    rows = {row["id"]: row for row in cli.succeed_here("session", "list", "--all", "--json").objects}
     assert {(row["title"], row["parent_seq"], str(row["labels"])) for row in rows.values()} == {
         ("first", None, "{'a': 'b'}"),
         ("second", 3, "{'a': 'b'}"),
         ("first", 5, "{'c': 'd'}"),
     }
-    assert [row["id"] for row in cli.succeed("session", "list", "--json").objects] == [id]
+    assert [row["id"] for row in cli.succeed_here("session", "list", "--json").objects] == [id]
     assert len(told(cli, id)) == 5
 
 
@@ -43,7 +45,7 @@ def test_rewind_is_told_and_destroys_nothing(cli: CommandLine) -> None:
     """The record is the last event, and the head is behind it."""
     id = new_with_events(cli)
     assert cli.succeed("session", "rewind", id, "--to", "2", "--json").object == {"id": id, "head": 6}
-    (last,) = cli.succeed("session", "show", id, "--last", "1", "--json").objects
+    (last,) = cli.succeed_here("session", "show", id, "--last", "1", "--json").objects
     assert (last["type"], last["data"]) == ("session/rewound", {"to": 2, "previous": None})
     assert cli.succeed("session", "rewind", id, "--to", "5").out == f"{id} goes on behind its first 5 events\n"
     assert len(told(cli, id)) == 7
@@ -54,10 +56,10 @@ def test_set_changes_what_is_named(cli: CommandLine) -> None:
     id = new_with_events(cli, "--title", "first", "--label", "a=1", "--label", "b=2")
     changed = cli.succeed("session", "set", id[:-1], "--title", "ü", "--label", "c=3", "--remove-label", "a", "--json")
     assert changed.object == {"id": id, "head": 5}
-    (row,) = cli.succeed("session", "list", "--json").objects
+    (row,) = cli.succeed_here("session", "list", "--json").objects
     assert (row["title"], row["labels"]) == ("ü", {"b": "2", "c": "3"})
     cli.succeed("session", "set", id, "--title", "")
-    (row,) = cli.succeed("session", "list", "--json").objects
+    (row,) = cli.succeed_here("session", "list", "--json").objects
     assert row["title"] == ""
 
 
@@ -67,16 +69,17 @@ def test_delete_and_undelete(cli: CommandLine) -> None:
     fork = cli.succeed("session", "fork", id, "--at", "2").out.strip()
     assert cli.succeed("session", "delete", "k", "--json").object == {"id": id, "head": 5}
     cli.succeed("session", "delete", id)
-    assert cli.succeed("session", "list", "--json").out == ""
+    assert cli.succeed_here("session", "list", "--json").out == ""
     assert len(told(cli, fork)) == 3
-    for command in (["append"], ["fork"], ["rewind", "--to", "1"], ["set", "--title", "x"], ["stop"]):
-        outcome = cli.run("session", command[0], id, *command[1:], "--json", stdin=event_line("note/n"))
-        assert (outcome.code, outcome.error["kind"], outcome.error["wanted"]) == (3, "deleted", id), command
-        assert outcome.err == (
-            f"turnkeeper: {id} is deleted: {cli.store}: turnkeeper session undelete {id} brings it back\n"
-        )
+    with connect(cli.store):
+        for command in (["append"], ["fork"], ["rewind", "--to", "1"], ["set", "--title", "x"], ["stop"]):
+            outcome = cli.here("session", command[0], id, *command[1:], "--json", stdin=event_line("note/n"))
+            assert (outcome.code, outcome.error["kind"], outcome.error["wanted"]) == (3, "deleted", id), command
+            assert outcome.err == (
+                f"turnkeeper: {id} is deleted: {cli.store}: turnkeeper session undelete {id} brings it back\n"
+            )
     assert cli.succeed("session", "undelete", "k").out == f"{id}\n"
-    assert [row["id"] for row in cli.succeed("session", "list", "--json").objects] == [id]
+    assert [row["id"] for row in cli.succeed_here("session", "list", "--json").objects] == [id]
     assert len(told(cli, id)) == 5
 
 
@@ -124,19 +127,20 @@ REFUSED: list[tuple[list[str], int, str, str]] = [
 def test_what_cannot_be_done_is_one_line_and_changes_nothing(cli: CommandLine) -> None:
     """With the exit code and the kind that scripts go by."""
     id = new_with_events(cli, "--key", "taken", "--title", "first")
-    before = cli.succeed("session", "list", "--all", "--json").objects
-    for arguments, code, kind, why in REFUSED:
-        outcome = cli.run("session", *(id if each == "ID" else each for each in arguments), "--json")
-        assert (outcome.code, outcome.error["kind"]) == (code, kind), arguments
-        assert why.replace("ID", id) in outcome.err
-        assert outcome.err.count("\n") == 1
-    assert cli.succeed("session", "list", "--all", "--json").objects == before
+    before = cli.succeed_here("session", "list", "--all", "--json").objects
+    with connect(cli.store):
+        for arguments, code, kind, why in REFUSED:
+            outcome = cli.here("session", *(id if each == "ID" else each for each in arguments), "--json")
+            assert (outcome.code, outcome.error["kind"]) == (code, kind), arguments
+            assert why.replace("ID", id) in outcome.err
+            assert outcome.err.count("\n") == 1
+    assert cli.succeed_here("session", "list", "--all", "--json").objects == before
 
 
 def test_a_store_that_is_missing_is_not_made(cli: CommandLine) -> None:
     """There is no session in it."""
     for command in ("fork", "rewind --to 1", "set --title t", "delete", "undelete", "stop"):
-        outcome = cli.run("session", *command.split(), "x", "--json")
+        outcome = cli.here("session", *command.split(), "x", "--json")
         assert (outcome.code, outcome.error["kind"]) == (3, "store_missing")
     assert not cli.store.exists()
 
@@ -149,9 +153,9 @@ def test_a_list_takes_a_directory_however_it_is_spelled(cli: CommandLine, tmp_pa
     second = cli.new_session("--cwd", str(tmp_path / "real"))
     cli.new_session("--cwd", "/elsewhere")
     for spelling in ("real", "link"):
-        rows = cli.succeed("session", "list", "--cwd", str(tmp_path / spelling), "--json").objects
+        rows = cli.succeed_here("session", "list", "--cwd", str(tmp_path / spelling), "--json").objects
         assert [row["id"] for row in rows] == [second, first]
-    (newest,) = cli.succeed("session", "list", "--cwd", str(tmp_path / "link"), "--limit", "1", "--json").objects
+    (newest,) = cli.succeed_here("session", "list", "--cwd", str(tmp_path / "link"), "--limit", "1", "--json").objects
     rest = cli.succeed(
         "session", "list", "--cwd", str(tmp_path / "link"), "--after", newest["cursor"], "--json"
     ).objects

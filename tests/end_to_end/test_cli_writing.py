@@ -8,16 +8,27 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
+
+from turnkeeper import connect
 
 from ..command_line import DEADLINE_SECONDS, CommandLine, event_line
 from ..serving import eventually, kill_holder
 
 INTERRUPTED_SECONDS_MAX = 2.5
 """Within a second of Ctrl-C a command has ended; a busy machine is allowed some more."""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    """The command line of a store that is open meanwhile, so that no command starts what serves it."""
+    path = tmp_path_factory.mktemp("served")
+    with connect(path / "store"):
+        yield CommandLine(path / "store", path)
 
 
 def told_lines(process: subprocess.Popen[bytes], count: int) -> list[dict[str, object]]:
@@ -35,7 +46,7 @@ def told_lines(process: subprocess.Popen[bytes], count: int) -> list[dict[str, o
 
 def wait_for_events(cli: CommandLine, id: str, count: int) -> None:
     """Wait until a session has so many durable events."""
-    eventually(lambda: len(cli.run("session", "show", id, "--json").objects) >= count)
+    eventually(lambda: len(cli.here("session", "show", id, "--json").objects) >= count)
 
 
 def test_new_makes_the_store_and_writes_the_first_event(cli: CommandLine) -> None:
@@ -44,9 +55,9 @@ def test_new_makes_the_store_and_writes_the_first_event(cli: CommandLine) -> Non
     (row,) = cli.succeed("session", "list", "--json").objects
     assert (row["id"], row["title"], row["labels"], row["cwd"]) == (id, "a title", {"a": "b"}, "/one")
     assert (row["events"], row["status"]) == (1, "closed")
-    (event,) = cli.succeed("session", "show", id, "--json").objects
+    (event,) = cli.succeed_here("session", "show", id, "--json").objects
     assert event["type"] == "session/created"
-    assert cli.run("status").code == 3
+    assert cli.here("status").code == 3
 
 
 def test_the_default_store_is_made_with_its_parents(cli: CommandLine, tmp_path: Path) -> None:
@@ -57,15 +68,15 @@ def test_the_default_store_is_made_with_its_parents(cli: CommandLine, tmp_path: 
     assert not data.exists()
     assert cli.run("session", "new", environment=environment).code == 0
     (store,) = (path.parent for path in data.rglob("store.json"))
-    assert cli.run("session", "list", "--store", str(store)).out.count("\n") == 2
+    assert cli.here("session", "list", "--store", str(store)).out.count("\n") == 2
 
 
 def test_a_key_names_one_session(cli: CommandLine) -> None:
     """A key can be used instead of the id, and a second session of that key is refused, naming the first."""
     id = cli.new_session("--key", "issue-7")
-    cli.succeed("session", "append", "issue-7", stdin=event_line("note/one"))
-    assert len(cli.succeed("session", "show", "issue-7", "--json").objects) == 2
-    outcome = cli.run("session", "new", "--key", "issue-7", "--json")
+    cli.succeed_here("session", "append", "issue-7", stdin=event_line("note/one"))
+    assert len(cli.succeed_here("session", "show", "issue-7", "--json").objects) == 2
+    outcome = cli.here("session", "new", "--key", "issue-7", "--json")
     assert outcome.code == 1
     assert (outcome.error["kind"], outcome.error["id"]) == ("exists", id)
 
@@ -75,7 +86,7 @@ def test_append_stores_every_line_and_prints_the_numbers(cli: CommandLine) -> No
     id = cli.new_session()
     text = event_line("note/one", x=1) + "\n" + event_line("note/two", x=[1.5, None, "ü"]).rstrip("\n")
     assert cli.succeed("session", "append", id, "--json", stdin=text).object == {"first": 1, "last": 2}
-    stored = cli.succeed("session", "show", id, "--json", "--from", "1").objects
+    stored = cli.succeed_here("session", "show", id, "--json", "--from", "1").objects
     assert [(each["type"], each["data"]) for each in stored] == [
         ("note/one", {"x": 1}),
         ("note/two", {"x": [1.5, None, "ü"]}),
@@ -86,7 +97,7 @@ def test_append_of_nothing_adds_nothing(cli: CommandLine) -> None:
     """An empty input is no failure."""
     id = cli.new_session()
     assert cli.succeed("session", "append", id, "--json").object == {"first": None, "last": None}
-    assert len(cli.succeed("session", "show", id, "--json").objects) == 1
+    assert len(cli.succeed_here("session", "show", id, "--json").objects) == 1
 
 
 def test_append_takes_a_file_and_many_lines(cli: CommandLine, tmp_path: Path) -> None:
@@ -97,7 +108,9 @@ def test_append_takes_a_file_and_many_lines(cli: CommandLine, tmp_path: Path) ->
         process = cli.start("session", "append", id, "--json", stdin=file)
         out, err = process.communicate(timeout=DEADLINE_SECONDS)
     assert (process.returncode, json.loads(out)) == (0, {"first": 1, "last": 5000}), err
-    numbers = [event["data"]["number"] for event in cli.succeed("session", "show", id, "--json", "--from", "1").objects]
+    numbers = [
+        event["data"]["number"] for event in cli.succeed_here("session", "show", id, "--json", "--from", "1").objects
+    ]
     assert numbers == list(range(5000))
 
 
@@ -129,11 +142,11 @@ def test_append_takes_a_file_and_many_lines(cli: CommandLine, tmp_path: Path) ->
     ],
     ids=lambda value: value[:45],
 )
-def test_a_bad_line_is_named_and_what_stood_before_it_is_told(cli: CommandLine, line: str, why: str) -> None:
+def test_a_bad_line_is_named_and_what_stood_before_it_is_told(served: CommandLine, line: str, why: str) -> None:
     """The exit code is 2, the message has the line's number, what is wrong, and what of the input is stored."""
-    id = cli.new_session()
+    id = served.new_session()
     text = event_line("note/one") + event_line("note/two") + line + "\n" + event_line("note/three")
-    outcome = cli.run("session", "append", id, "--json", stdin=text)
+    outcome = served.here("session", "append", id, "--json", stdin=text)
     assert outcome.code == 2
     assert outcome.err.startswith("turnkeeper: line 3: ")
     assert outcome.err.count("\n") == 1
@@ -145,7 +158,7 @@ def test_a_bad_line_is_named_and_what_stood_before_it_is_told(cli: CommandLine, 
         "first": 1,
         "last": 2,
     }
-    assert len(cli.succeed("session", "show", id, "--json").objects) == 3
+    assert len(served.succeed_here("session", "show", id, "--json").objects) == 3
 
 
 def test_input_that_is_no_text_is_refused(cli: CommandLine) -> None:
@@ -160,14 +173,14 @@ def test_input_that_is_no_text_is_refused(cli: CommandLine) -> None:
 def test_append_to_an_unknown_session_makes_none(cli: CommandLine) -> None:
     """An id that names nothing ends with 3, and nothing is stored anywhere."""
     cli.new_session()
-    outcome = cli.run("session", "append", "nobody", "--json", stdin=event_line("note/one"))
+    outcome = cli.here("session", "append", "nobody", "--json", stdin=event_line("note/one"))
     assert (outcome.code, outcome.error["kind"]) == (3, "not_found")
-    assert len(cli.succeed("session", "list", "--json").objects) == 1
+    assert len(cli.succeed_here("session", "list", "--json").objects) == 1
 
 
 def test_append_to_a_missing_store_makes_none(cli: CommandLine) -> None:
     """There is no session in a store that isn't there, so no store is made for it."""
-    assert cli.run("session", "append", "nobody", stdin=event_line("note/one")).code == 3
+    assert cli.here("session", "append", "nobody", stdin=event_line("note/one")).code == 3
     assert not cli.store.exists()
 
 
@@ -199,7 +212,7 @@ def test_what_is_appended_is_seen_while_the_input_goes_on(cli: CommandLine) -> N
         process.stdin.flush()
     out, err = process.communicate(timeout=DEADLINE_SECONDS)
     assert (process.returncode, json.loads(out)) == (0, {"first": 1, "last": 6}), err
-    stored = cli.succeed("session", "show", id, "--json", "--from", "1").objects
+    stored = cli.succeed_here("session", "show", id, "--json", "--from", "1").objects
     assert [event["data"]["number"] for event in stored] == list(range(6))
     assert [event["seq"] for event in stored] == list(range(1, 7))
 
@@ -218,7 +231,7 @@ def test_interrupting_append_stores_what_was_taken_and_says_so(cli: CommandLine)
     assert time.monotonic() - begun < INTERRUPTED_SECONDS_MAX
     assert process.returncode == 130
     assert err.decode() == "turnkeeper: one event of the input is stored, number 1\n"
-    (row,) = cli.succeed("session", "list", "--json").objects
+    (row,) = cli.succeed_here("session", "list", "--json").objects
     assert row["status"] == "closed"
 
 
@@ -228,7 +241,7 @@ def test_follow_replays_and_goes_on(cli: CommandLine) -> None:
     with cli.running("follow", "--after", "0", "--json") as follower:
         (created,) = told_lines(follower, 1)
         assert (created["position"], created["stream"], created["seq"]) == (1, id, 0)
-        cli.succeed("session", "append", id, stdin=event_line("note/one", x=1) + event_line("note/two"))
+        cli.succeed_here("session", "append", id, stdin=event_line("note/one", x=1) + event_line("note/two"))
         one, two = told_lines(follower, 2)
         assert (one["position"], one["type"], one["data"]) == (2, "note/one", {"x": 1})
         assert (two["position"], two["seq"]) == (3, 2)
@@ -238,8 +251,8 @@ def test_follow_takes_sessions_and_types(cli: CommandLine) -> None:
     """Only events of the named sessions and types are printed."""
     wanted, other = cli.new_session(), cli.new_session()
     text = event_line("note/one") + event_line("memo/one")
-    cli.succeed("session", "append", other, stdin=text)
-    cli.succeed("session", "append", wanted, stdin=text)
+    cli.succeed_here("session", "append", other, stdin=text)
+    cli.succeed_here("session", "append", wanted, stdin=text)
     with cli.running("follow", wanted, "--type", "note/*", "--after", "0", "--json") as follower:
         (event,) = told_lines(follower, 1)
     assert (event["stream"], event["type"]) == (wanted, "note/one")
@@ -261,13 +274,13 @@ def test_interrupting_follow_ends_it_and_what_served_it(cli: CommandLine) -> Non
     _, err = process.communicate(timeout=DEADLINE_SECONDS)
     assert (process.returncode, err) == (130, b"")
     assert time.monotonic() - begun < INTERRUPTED_SECONDS_MAX
-    assert cli.run("status").code == 3
+    assert cli.here("status").code == 3
 
 
 def test_interrupting_follow_ends_it_while_nobody_reads_its_output(cli: CommandLine) -> None:
     """Stuck in a write to a pipe that nobody empties, it still ends within a second of Ctrl-C."""
     id = cli.new_session()
-    cli.succeed("session", "append", id, stdin="".join(event_line("note/n", text="x" * 1000) for _ in range(200)))
+    cli.succeed_here("session", "append", id, stdin="".join(event_line("note/n", text="x" * 1000) for _ in range(200)))
     process = cli.start("follow", "--after", "0", "--json")
     stuck = Path(f"/proc/{process.pid}/wchan")
     eventually(lambda: "pipe" in stuck.read_text())
@@ -276,13 +289,13 @@ def test_interrupting_follow_ends_it_while_nobody_reads_its_output(cli: CommandL
     assert process.wait(DEADLINE_SECONDS) == 130
     assert time.monotonic() - begun < INTERRUPTED_SECONDS_MAX
     process.communicate()
-    eventually(lambda: cli.run("status").code == 3)
+    eventually(lambda: cli.here("status").code == 3)
 
 
 def test_a_pipe_that_is_closed_ends_it_quietly(cli: CommandLine) -> None:
     """`turnkeeper … | head` says nothing on stderr."""
     id = cli.new_session()
-    cli.succeed("session", "append", id, stdin="".join(event_line("note/n", text="x" * 1000) for _ in range(2000)))
+    cli.succeed_here("session", "append", id, stdin="".join(event_line("note/n", text="x" * 1000) for _ in range(2000)))
     for command in (("session", "show", id), ("journal", "cat"), ("follow", "--after", "0")):
         process = cli.start(*command)
         assert process.stdout is not None

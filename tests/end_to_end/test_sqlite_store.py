@@ -92,7 +92,7 @@ def test_every_command_works_on_it(cli: CommandLine) -> None:
     assert describe(str(cli.store)).backend == "sqlite"
     lines = "".join(event_line("note/n", number=number) for number in range(20))
     assert cli.succeed("session", "append", "k", stdin=lines).out == "1-20\n"
-    (row,) = cli.succeed("session", "list", "--json").objects
+    (row,) = cli.succeed_here("session", "list", "--json").objects
     assert (row["id"], row["title"], row["events"]) == (id, "Kept by SQLite", 21)
     shown = cli.succeed("--store", str(cli.store), "session", "show", id, "--json", "--last", "2").objects
     assert [event["data"]["number"] for event in shown] == [18, 19]
@@ -102,7 +102,7 @@ def test_every_command_works_on_it(cli: CommandLine) -> None:
     follower.send_signal(signal.SIGINT)
     follower.communicate(timeout=DEADLINE_SECONDS)
     assert followed == list(range(1, 22))
-    stats = cli.succeed("journal", "stats", "--json").object
+    stats = cli.succeed_here("journal", "stats", "--json").object
     assert (stats["sessions"], stats["events"]) == (1, 21)
     assert stats["bytes"]["database"] > 0
     wait_unserved(cli.store, SECONDS_MAX)
@@ -115,10 +115,10 @@ def test_it_is_served_in_the_foreground_too(cli: CommandLine) -> None:
         pids = json.loads(server.stdout.readline())["pids"]
         assert describe(str(cli.store)).backend == "sqlite"
         id = cli.new_session()
-        status = cli.succeed("status", "--json").object
+        status = cli.succeed_here("status", "--json").object
         assert status["pids"]["writer"] == pids["writer"]
         assert (status["sessions"], status["position"]) == (1, 1)
-        (row,) = cli.succeed("session", "list", "--json").objects
+        (row,) = cli.succeed_here("session", "list", "--json").objects
         assert row["id"] == id
     wait_unserved(cli.store, SECONDS_MAX)
 
@@ -128,7 +128,7 @@ def test_what_is_about_a_journals_files_says_that_there_is_none(cli: CommandLine
     """In one line, with exit code 1, and nothing is started."""
     cli.new_session()
     wait_unserved(cli.store, SECONDS_MAX)
-    outcome = cli.run("journal", *command)
+    outcome = cli.here("journal", *command)
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err.count("\n") == 1
     assert "this store has no journal" in outcome.err
@@ -138,7 +138,7 @@ def test_what_is_about_a_journals_files_says_that_there_is_none(cli: CommandLine
 def test_a_journal_is_refused_where_sqlite_was_asked_for(cli: CommandLine) -> None:
     """Also by commands that only look."""
     cli.succeed("--store", str(cli.store), "session", "new")
-    outcome = cli.run("session", "list")
+    outcome = cli.here("session", "list")
     assert (outcome.code, outcome.out) == (1, "")
     assert "kept by journal" in outcome.err
     assert cli.run("demo", "--store", f"sqlite:{cli.store}-2").code == 2
