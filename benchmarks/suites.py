@@ -32,7 +32,7 @@ SUITES: Final[Mapping[str, str]] = {
     "flush": "flushing.flush",
     "disk": "disk",
     "memory": "memory",
-    "actors": "actors",
+    "actors": "actors.actors",
     "tasks": "tasks.tasks",
 }
 """Each suite's module, in the order in which they run."""

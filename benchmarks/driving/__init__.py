@@ -1,1 +1,1 @@
-"""Programs that flush or exchange messages when they are told to, and how that is asked of them."""
+"""Programs that flush, exchange messages or begin again when they are told to, and how that is asked of them."""

@@ -25,12 +25,12 @@ from turnkeeper.actors.protocol import NODE_SOCKET, WRITER_SOCKET
 from turnkeeper.storage.store import JOURNAL_DIRECTORY
 
 from ..chaos.abilities import impossible
+from ..driving.plain_restarts import PLAIN_SQLITE, PlainProgram, fill_database, measure_starts
 from ..measuring.durability import POWER_LOSS
 from ..measuring.runs import Figures, Run, Tell, interleaved, run_of
 from ..stores.filled import EVENT_BYTES, Filling
 from ..workplace import Workplace
 from .interrupted_store import InterruptedStore, kill_node, kill_writer, lose_index, tear_tail
-from .plain_restarts import PlainProgram, fill_database, measure_starts
 from .power_losses import CutStore
 
 NAME: Final = "recovery total_ms"
@@ -41,7 +41,6 @@ LARGE_BYTES: Final = 5_000_000_000
 WRITER, NODE, EVERYTHING = "the writer was killed", "the node was killed", "everything was killed, the host too"
 TORN, INDEX, POWER = "the writer died in its write", "the index was lost", "the power was lost"
 
-SQLITE: Final = "a program with SQLite, killed"
 LINES: Final = "a program that reads JSON lines to their end"
 
 _RUN_EVENTS = 10
@@ -109,13 +108,13 @@ def _compare_deaths(store: InterruptedStore, log_bytes: int, rounds: int, place:
                 NODE: partial(store.strike, kill_node, [NODE_SOCKET]),
                 EVERYTHING: store.kill_all,
                 TORN: partial(_tear, store),
-                SQLITE: program.kill_and_begin_again,
+                PLAIN_SQLITE: program.kill_and_begin_again,
             }
             measured = interleaved(rounds, subjects, partial(_tell, place.tell, log_bytes))
     finally:
         shutil.rmtree(database)
-    base = measured.pop(SQLITE)
-    return [_run(after, log_bytes, ours, SQLITE, base) for after, ours in measured.items()]
+    base = measured.pop(PLAIN_SQLITE)
+    return [_run(after, log_bytes, ours, PLAIN_SQLITE, base) for after, ours in measured.items()]
 
 
 def _tear(store: InterruptedStore) -> Figures:

@@ -23,12 +23,12 @@ from turnkeeper.storage.store import JOURNAL_DIRECTORY
 
 from ..chaos.cut_disk import CutDisk, private_mounts
 from ..chaos.store_processes import all_pids
+from ..driving.plain_restarts import PlainProgram
 from ..measuring.machine import drop_caches
 from ..measuring.measured_process import MeasuredProcess
 from ..measuring.room import require_space
 from ..measuring.runs import Figures
 from .interrupted_store import InterruptedStore
-from .plain_restarts import PlainProgram
 
 _ROOM_SHARE: Final = 1.1
 _ROOM_BYTES: Final = 400_000_000

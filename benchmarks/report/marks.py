@@ -18,6 +18,7 @@ _USUAL: Final = {"event_bytes": 460, "where": "loop", "durability": "fsync"}
 _ALONE: Final = {**_USUAL, "sessions": 1, "load": "closed", "events_a_flush": 1, "against": "append"}
 _CROWD: Final = {**_USUAL, "sessions": 100, "load": "closed", "events_a_flush": 1}
 _TASKS: Final = {"live": 500}
+_KILLS: Final = {"kills": 100}
 
 _TWO_LOOPS: Final = (
     "The way to the writer and back is two event loops, 56 of the flush's microseconds; the sync is another 90 and the "
@@ -353,6 +354,30 @@ MARKS: Final = (
         "ask a worker, p50_us",
         {"loop": "asyncio", "against": "msgpack over a Unix socket"},
         at_most=2,
+    ),
+    Mark(
+        "actors",
+        "a session actor killed in its turn, until it is restarted, has its session and has appended, p50 in ms",
+        "killed session actor goes on, p50_ms",
+        figure="p50_ms",
+        at_most=300,
+        size=_KILLS,
+    ),
+    Mark(
+        "actors",
+        "… events lost of those that were durable",
+        "killed session actor goes on, p50_ms",
+        figure="lost_events",
+        at_most=0,
+        size=_KILLS,
+    ),
+    Mark(
+        "actors",
+        "… turns left open",
+        "killed session actor goes on, p50_ms",
+        figure="open_turns",
+        at_most=0,
+        size=_KILLS,
     ),
 )
 """All marks, in the order in which they were set."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks import actors
+from turnkeeper.benchmarks.actors import actors
 from turnkeeper.benchmarks.driving.exchanges import TEXT, ask_figures, tell_figures, time_asks, time_tells
 from turnkeeper.benchmarks.peers.catalogue import INSTALL, installed_version
 from turnkeeper.benchmarks.workplace import run_alone

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from turnkeeper.benchmarks.chaos.abilities import impossible
+from turnkeeper.benchmarks.driving.plain_restarts import PLAIN_SQLITE
 from turnkeeper.benchmarks.measuring import machine
 from turnkeeper.benchmarks.recovery import outages
 from turnkeeper.benchmarks.recovery.recovery import Sizes, measure
@@ -83,7 +84,7 @@ def check_outages(runs: list[dict[str, Any]]) -> None:
         assert run["params"]["log_bytes"] == 200_000
     everything = died[2]["figures"]
     assert start["figures"]["python_ms"] < everything["host_ms"] < everything["respawn_ms"]
-    assert [run["params"]["against"] for run in died] == [*[outages.SQLITE] * 4, outages.LINES]
+    assert [run["params"]["against"] for run in died] == [*[PLAIN_SQLITE] * 4, outages.LINES]
     assert (power["params"]["after"], power["params"]["left_out"]) == (outages.POWER, "only root can cut it")
 
 

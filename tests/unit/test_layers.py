@@ -186,7 +186,7 @@ def test_no_file_mentions_a_machine() -> None:
         ("runtime/workers/worker_main.py", "import asyncio.events"),
         ("storage/segment.py", "import lmdb as database"),
         ("actors/writer/writer.py", "from msgpack import packb"),
-        ("benchmarks/actors.py", "import ray"),
+        ("benchmarks/actors/actors.py", "import ray"),
         ("benchmarks/chaos/report.py", "from jinja2 import Environment"),
         ("runtime/processes.py", "import psutil"),
         ("storage/segment.py", "import os\nos.fdatasync(1)"),

@@ -21,6 +21,9 @@ from ..measuring.room import require_space
 from ..measuring.runs import Figures, Run, Tell, interleaved, run_of
 from ..stores.filled import EVENT_BYTES, SESSIONS
 
+PLAIN_SQLITE: Final = "a program with SQLite, killed"
+"""What is said of the one with SQLite where something is compared with it."""
+
 _PROGRAM: Final = Path(__file__).with_name("plain_program.py")
 _ROW_BYTES: Final = 584
 """What an event's row takes in a database."""

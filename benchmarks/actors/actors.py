@@ -5,6 +5,8 @@ name; and, beside Ray, telling one in a worker process. One sender tells as many
 mailbox is full; asks come one after another, so their figure is the way there and back. Whatever exchanges messages has
 a process of its own (`driving.exchanges`). All that are compared take turns in one run; a result is the median over its
 rounds.
+
+Also how soon a session actor goes on that is killed in its turns (`kills`).
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from .driving import exchanges
-from .driving.exchanges import Exchanger, Loop
-from .measuring.runs import Figures, Run, Tell, be_quiet, interleaved, run_of
-from .peers.catalogue import INSTALL, failure, installed_version
-from .peers.exchanging import exchange
-from .workplace import Workplace, run_alone
+from ..driving import exchanges
+from ..driving.exchanges import Exchanger, Loop
+from ..measuring.runs import Figures, Run, Tell, be_quiet, interleaved, run_of
+from ..peers.catalogue import INSTALL, failure, installed_version
+from ..peers.exchanging import exchange
+from ..workplace import Workplace, run_alone
+from .kills import measure_kills
 
 LIBRARIES: Final = ("pykka", "xoscar", "ray")
 """What is measured beside ours if it is installed; `peers.<name>_actors` is how."""
@@ -41,17 +44,19 @@ Start: TypeAlias = Callable[[], Exchanger]
 class Sizes:
     """How many messages a burst has, and how often each subject has its turn, after one burst to warm up.
 
-    Beside Ray a burst has `heavy_messages`; with none it isn't measured.
+    Beside Ray a burst has `heavy_messages`; with none it isn't measured. A session actor is killed `kills` times, or
+    that isn't measured.
     """
 
     tells: int
     asks: int
     rounds: int
     heavy_messages: int = 0
+    kills: int = 0
 
 
-QUICK = Sizes(tells=5_000, asks=500, rounds=5)
-FULL = Sizes(tells=50_000, asks=5_000, rounds=9, heavy_messages=1_000)
+QUICK = Sizes(tells=5_000, asks=500, rounds=5, kills=5)
+FULL = Sizes(tells=50_000, asks=5_000, rounds=9, heavy_messages=1_000, kills=100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ class _Comparison:
 
 
 def run_actors(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -> dict[str, Any]:
-    """Measure messages to actors, for about two minutes, ten seconds if `quick`; report a run for each way.
+    """Measure messages to actors, for some three minutes, 15 seconds if `quick`; report a run for each way, and kills.
 
     The actors' store lies in `out`, or else in the current directory, and is removed; with `out` the result is kept
     there as actors.json. A library that isn't installed is left out, and said.
@@ -79,7 +84,8 @@ def run_actors(quick: bool, out: Path | None = None, *, tell: Tell = be_quiet) -
 def measure(sizes: Sizes, place: Workplace, libraries: tuple[str, ...] = LIBRARIES) -> list[Run]:
     """Measure with these sizes."""
     comparisons = _comparisons(place.directory, sizes, libraries)
-    return [run for each in comparisons for run in _compare(each, sizes.rounds, place.tell)]
+    runs = [run for each in comparisons for run in _compare(each, sizes.rounds, place.tell)]
+    return [*runs, measure_kills(sizes.kills, place)] if sizes.kills else runs
 
 
 def _comparisons(directory: Path, sizes: Sizes, libraries: tuple[str, ...]) -> list[_Comparison]:
