@@ -1,6 +1,7 @@
 """Where a suite measures: a directory on the disk under test, filled stores, and who hears how far it has come.
 
-Nothing that was in the directory before is touched, and nothing stays there but the results; also after Ctrl-C.
+Nothing that was in the directory before is touched, and nothing stays there but the results; also after Ctrl-C, which
+may come between a process's start and the note of it: all that is started carries a mark by which it is found.
 """
 
 from __future__ import annotations
@@ -16,10 +17,17 @@ from typing import Any, Final, TypeAlias
 from .measuring.inhabitants import clear
 from .measuring.interrupts import Interrupts
 from .measuring.machine import describe_machine
+from .measuring.marked_processes import carrying, kill_left_behind
 from .measuring.room import require_memory, require_no_store
 from .measuring.runs import Measured, Run, Tell, be_quiet
 from .report.results import Result, command_line, save_result
 from .stores.filled import FilledStores
+
+MARK: Final = "TURNKEEPER_MEASURED"
+"""The variable in the environments of whoever works in a measured directory: its path. Nodes and writers keep it."""
+
+KILLED_SECONDS: Final = 10.0
+"""How long all who are killed may take to die."""
 
 MEMORY_BYTES: Final = 500_000_000
 """What any suite takes at most, all its processes together, if it says nothing else."""
@@ -75,8 +83,19 @@ def measured_directory(out: Path | None) -> Iterator[Path]:
     with Interrupts() as interrupts:
         directory = Path(tempfile.mkdtemp(prefix="turnkeeper-bench-", dir=parent))
         try:
-            with interrupts.raising():
+            with _marked(directory), interrupts.raising():
                 yield directory
         finally:
             clear(directory)
         interrupts.checkpoint()
+
+
+@contextmanager
+def _marked(directory: Path) -> Iterator[None]:
+    """Have all that is started meanwhile carry the mark; if the body ends by an exception, whoever does is killed."""
+    with carrying(MARK, str(directory)):
+        try:
+            yield
+        except BaseException:
+            kill_left_behind(f"{MARK}={directory}", KILLED_SECONDS)
+            raise

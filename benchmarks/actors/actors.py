@@ -90,7 +90,7 @@ def measure(sizes: Sizes, place: Workplace, libraries: tuple[str, ...] = LIBRARI
 
 def _comparisons(directory: Path, sizes: Sizes, libraries: tuple[str, ...]) -> list[_Comparison]:
     store = str(directory / "store")
-    ping_pong = {_PING_PONG: partial(Exchanger, exchanges.play_ping_pong)}
+    ping_pong = {_PING_PONG: partial(Exchanger, exchanges.play_ping_pong, str(directory))}
     ask_worker: dict[str, Start] = {loop: partial(Exchanger, exchanges.ask_worker, store, loop) for loop in _LOOPS}
     light, light_left_out = _peers(directory, [name for name in libraries if name != HEAVY], sizes)
     heavy, heavy_left_out = _peers(directory, [name for name in libraries if name == HEAVY], sizes)

@@ -18,6 +18,9 @@ _LIBRARY_PLACES = ("/usr/lib/*/faketime", "/usr/lib/faketime", "/usr/local/lib/f
 TRACED: tuple[Fault, ...] = ("eio", "enospc", "slow")
 """The faults that are injected by strace."""
 
+POWER_TRIAL = (sys.executable, "-P", "-m", "turnkeeper.benchmarks.chaos.cut_disk")
+"""The program that tries to cut the power of a disk; it leaves nothing, however it ends."""
+
 
 def impossible() -> Mapping[str, str]:
     """Say which faults can't be made here, and why."""
@@ -55,8 +58,7 @@ def _why_no_power_cut() -> str | None:
     for program in ("mkfs.ext4", "mount", "umount"):
         if shutil.which(program) is None:
             return f"{program} is not installed"
-    command = [sys.executable, "-P", "-m", "turnkeeper.benchmarks.chaos.cut_disk"]
-    tried = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    tried = subprocess.run(POWER_TRIAL, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     return f"no disk can be mounted and cut here: {_last_line(tried.stderr)}" if tried.returncode else None
 
 

@@ -19,8 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from ..demonstration.killing import kill_left_behind
-from ..demonstration.task_oracle import left_behind
+from ..measuring.marked_processes import kill_left_behind, left_behind
 from .faults import remove_clocks
 from .stage import MARK
 from .store_processes import Process

@@ -13,7 +13,7 @@ from __future__ import annotations
 import signal
 from contextlib import ExitStack, suppress
 
-from ..demonstration.killing import kill_left_behind
+from ..measuring.marked_processes import kill_left_behind
 from . import abilities
 from .failpoint import Failpoint
 from .faults import Missed, held_syncs, stop

@@ -19,8 +19,8 @@ from turnkeeper.actors.failpoints import limits_of
 from turnkeeper.runtime.failpoints import LIMITS_VARIABLE as LIMITS
 from turnkeeper.runtime.failpoints import VARIABLE as FAILPOINTS
 
-from ..demonstration.killing import kill_left_behind
 from ..measuring.interrupts import Interrupts
+from ..measuring.marked_processes import kill_left_behind
 from . import abilities, planned_tasks, victims
 from .cut_disk import CutDisk, private_mounts
 from .faults import Clock

@@ -15,8 +15,9 @@ import anyio
 
 from turnkeeper import ActorNotStarted, ActorRef, ActorUnknown, Runtime, SessionBusy
 
+from ..measuring.marked_processes import WrongProcess
 from .agent import Agent
-from .killing import WrongProcess, kill_child
+from .killing import kill_child
 from .plain_agent import PlainAgent
 from .plan import Plan
 from .planned_tasks import PlannedTask

@@ -27,10 +27,10 @@ import anyio
 from turnkeeper import TurnkeeperError
 
 from ..measuring.machine import file_system
+from ..measuring.marked_processes import carrying, kill_left_behind, wait_left_behind
 from ..stores import transcripts
 from ..stores.transcripts import Transcript
 from . import oracle, task_oracle
-from .killing import kill_left_behind
 from .oracle import Verdict
 from .performance import Place, perform, read_back
 from .plan import Plan, make_plan
@@ -204,19 +204,13 @@ def _place(store: Path | None) -> Iterator[Place]:
 @contextmanager
 def _marked(bench: Workbench) -> Iterator[None]:
     """Have all that is started meanwhile carry the mark: the store's processes, shims among them, are known by it."""
-    before = os.environ.get(MARK)
-    os.environ[MARK] = str(bench.root)
-    try:
-        yield
-    finally:
+    with carrying(MARK, str(bench.root)):
         try:
-            # In order, if they can, once the tasks are gone that they are there for.
-            if task_oracle.wait_left_behind(bench.mark, END_SECONDS):
-                kill_left_behind(bench.mark, END_SECONDS)
+            yield
         finally:
-            os.environ.pop(MARK)
-            if before is not None:
-                os.environ[MARK] = before
+            # In order, if they can, once the tasks are gone that they are there for.
+            if wait_left_behind(bench.mark, END_SECONDS):
+                kill_left_behind(bench.mark, END_SECONDS)
 
 
 @contextmanager
@@ -291,7 +285,7 @@ def _judge(place: Place, read: oracle.Found) -> Verdict:
 
 async def _look_for_left(bench: Workbench, left: list[int]) -> None:
     """Add the processes that a column's tasks left behind; the store's own, shims among them, count as such."""
-    left += await anyio.to_thread.run_sync(task_oracle.wait_left_behind, bench.mark, LEFT_SECONDS)
+    left += await anyio.to_thread.run_sync(wait_left_behind, bench.mark, LEFT_SECONDS)
 
 
 def _judge_tasks(bench: Workbench, readings: Sequence[FoundTasks], left: Sequence[int]) -> TaskVerdict:

@@ -1,33 +1,25 @@
 """Kills the processes that serve a store, and nothing else, and sees when somebody serves it again.
 
-A pid is only a number: the process that has it is held by a pidfd first, and is killed only if it works in the store's
-directory, as node, writer and spawner do. A worker is killed if it is a child of this process; what tasks have left
-behind, if it carries their mark.
+Who serves it is known by his work in the store's directory, as node, writer and spawner do theirs; a worker, by being a
+child of this process.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from turnkeeper.actors.client.asking import ask_hello, ask_status
 from turnkeeper.actors.protocol import SERVING
 
+from ..measuring.marked_processes import WrongProcess, kill_meant
 from .plan import Victim
 from .progress import Kill
-from .task_oracle import belongs, left_behind
 
 _LOOK_SECONDS = 0.01
-
-
-class WrongProcess(RuntimeError):
-    """The process that was to be killed, or to come in its place, is not there."""
 
 
 class Served(NamedTuple):
@@ -71,7 +63,7 @@ def kill_server(pid: int, store: Path) -> float:
         found = os.stat(f"/proc/{pid}/cwd")
         return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
 
-    return _kill(pid, works_in_store)
+    return kill_meant(pid, works_in_store)
 
 
 def kill_child(pid: int) -> float:
@@ -81,24 +73,7 @@ def kill_child(pid: int) -> float:
         status = Path(f"/proc/{pid}/status").read_text()
         return f"\nPPid:\t{os.getpid()}\n" in status
 
-    return _kill(pid, is_own_child)
-
-
-def _kill(pid: int, is_meant: Callable[[], bool]) -> float:
-    """Hold the process that has the pid now, look whether it is the one that is meant, and kill that very one."""
-    try:
-        held = os.pidfd_open(pid)
-    except ProcessLookupError:
-        raise WrongProcess(f"there is no process {pid} to kill") from None
-    try:
-        if not is_meant():
-            raise WrongProcess(f"process {pid} is not the one that was to be killed")
-        signal.pidfd_send_signal(held, signal.SIGKILL)
-        return time.monotonic()
-    except (FileNotFoundError, ProcessLookupError):
-        raise WrongProcess(f"process {pid} ended before it could be killed") from None
-    finally:
-        os.close(held)
+    return kill_meant(pid, is_own_child)
 
 
 def watch_successor(store: Path, kill: Kill, killed: Served, patience: float) -> None:
@@ -118,18 +93,3 @@ def watch_successor(store: Path, kill: Kill, killed: Served, patience: float) ->
                 return
         time.sleep(_LOOK_SECONDS)
     raise WrongProcess(f"nobody serves {store} {patience:.0f} s after its {kill.victim} was killed")
-
-
-def kill_left_behind(mark: str, patience: float) -> None:
-    """Kill all processes that carry the mark, until nothing of them is left.
-
-    Raises WrongProcess if that takes longer than `patience` seconds.
-    """
-    deadline = time.monotonic() + patience
-    while left := left_behind(mark):
-        if time.monotonic() >= deadline:
-            raise WrongProcess(f"processes {left} can't be ended")
-        for pid in left:
-            with suppress(WrongProcess):
-                _kill(pid, partial(belongs, pid, mark))
-        time.sleep(_LOOK_SECONDS)

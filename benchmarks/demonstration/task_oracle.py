@@ -3,8 +3,8 @@
 What must happen stands in *notes*: files outside the store, each one agent's own and synced, a line before a task's
 start is asked for and one after it was acknowledged. Each task also has a *witness*, a file into which its command
 itself writes that it begins and how it ends. What is recorded is read from the journal's lines, as oracle.py reads
-them, and from the files that hold what tasks printed; or it is handed over as the product read it back. What is left is
-what /proc shows.
+them, and from the files that hold what tasks printed; or it is handed over as the product read it back. Processes that
+are left are handed over, too.
 
 One function states what must hold of each task that began or whose start was acknowledged: exactly one record says how
 it ended, and says that rightly; its command ran exactly once; what it printed is there, byte for byte; its session was
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +26,6 @@ from .oracle import VIOLATIONS_MAX, is_task, journal_records, told_session
 
 _REQUESTED, _ENDED = "task/requested", "task/ended"
 _BEGAN = "began"
-_LOOK_SECONDS = 0.05
 
 
 class TaskEnd(NamedTuple):
@@ -180,38 +178,6 @@ def _output_of(path: Path) -> str:
 def read_witnesses(directory: Path) -> Mapping[str, list[str]]:
     """Read what each task's command wrote down of itself."""
     return {path.name: path.read_text().splitlines() for path in directory.iterdir()}
-
-
-# -- what is left
-
-
-def belongs(pid: int, mark: str) -> bool:
-    """Say whether a process carries the mark: a variable of its environment begins so.
-
-    Raises OSError for a process that is gone, or somebody else's.
-    """
-    variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return any(each.startswith(os.fsencode(mark)) for each in variables)
-
-
-def left_behind(mark: str) -> list[int]:
-    """List the living processes that carry the mark, but for this one."""
-    left = []
-    for pid in [int(name) for name in os.listdir("/proc") if name.isdecimal()]:
-        try:
-            if pid != os.getpid() and belongs(pid, mark):
-                left.append(pid)
-        except OSError:
-            continue
-    return left
-
-
-def wait_left_behind(mark: str, patience: float) -> list[int]:
-    """List what is left once nothing is, or after `patience` seconds: what is ending may take that long."""
-    deadline = time.monotonic() + patience
-    while (left := left_behind(mark)) and time.monotonic() < deadline:
-        time.sleep(_LOOK_SECONDS)
-    return left
 
 
 # -- the judgement

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import chdir
 from functools import partial
 from multiprocessing.connection import Connection
 from statistics import median
@@ -33,6 +34,7 @@ TEXT = "x" * 100
 ACTOR_NAME = "taker"
 
 _READ_BYTES = 64 * 1024
+_SOCKET = "socket"
 
 Exchange: TypeAlias = Callable[[int], Awaitable[Figures]]
 
@@ -190,18 +192,20 @@ async def _take_all(receiving: trio.MemoryReceiveChannel[str], taker: Taker) -> 
         await taker.take(text)
 
 
-def play_ping_pong(starter: Connection) -> None:
-    """Send a text in msgpack to a child process, which sends it back, over a Unix socket."""
-    # Not where the benchmark's files are: a socket's path has to be short.
-    with TemporaryDirectory(prefix="turnkeeper-bench-") as directory:
-        path = f"{directory}/socket"
-        with MeasuredProcess(_return_pings, path, ending_seconds=LEAVE_SECONDS) as child:
-            child.receive()
-            trio.run(_play, starter, path)
+def play_ping_pong(starter: Connection, directory: str) -> None:
+    """Send a text in msgpack to a child process, which sends it back, over a Unix socket below a directory."""
+    # Both work where the socket is: a socket's path has to be short, and the directory may lie deep.
+    with (
+        TemporaryDirectory(dir=directory) as place,
+        chdir(place),
+        MeasuredProcess(_return_pings, ending_seconds=LEAVE_SECONDS) as child,
+    ):
+        child.receive()
+        trio.run(_play, starter)
 
 
-async def _play(starter: Connection, path: str) -> None:
-    async with await trio.open_unix_socket(path) as stream:
+async def _play(starter: Connection) -> None:
+    async with await trio.open_unix_socket(_SOCKET) as stream:
         unpacker = Unpacker()
 
         async def ping(text: str) -> Any:
@@ -214,14 +218,14 @@ async def _play(starter: Connection, path: str) -> None:
         await stand_by(starter, partial(time_asks, ask=ping))
 
 
-def _return_pings(starter: Connection, path: str) -> None:
-    trio.run(_return_all, starter, path)
+def _return_pings(starter: Connection) -> None:
+    trio.run(_return_all, starter)
 
 
-async def _return_all(starter: Connection, path: str) -> None:
+async def _return_all(starter: Connection) -> None:
     listening = trio.socket.socket(trio.socket.AF_UNIX)
     with listening:
-        await listening.bind(path)
+        await listening.bind(_SOCKET)
         listening.listen()
         starter.send("ready")
         connection, _ = await listening.accept()

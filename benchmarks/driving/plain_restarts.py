@@ -39,7 +39,8 @@ def measure_starts(rounds: int, tell: Tell) -> Run:
 
 def _start_python(code: str) -> float:
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-P", "-c", code], stdin=subprocess.DEVNULL, check=True)
+    # A process session of its own, as all that is measured has: Ctrl-C isn't for it, and it would print a traceback.
+    subprocess.run([sys.executable, "-P", "-c", code], stdin=subprocess.DEVNULL, start_new_session=True, check=True)
     return (time.perf_counter() - began) * 1000
 
 

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any, Self
 
@@ -164,9 +165,13 @@ async def stand_by(
 
 
 class _Raised:
-    """What the function raised, on its way to the starter."""
+    """What the function raised, on its way to the starter; its words alone where it can't be pickled."""
 
     def __init__(self, error: Exception) -> None:
+        try:
+            ForkingPickler.dumps(error)
+        except Exception:
+            error = RuntimeError(f"{type(error).__name__}: {error}")
         self.error = error
 
 

@@ -110,7 +110,11 @@ class InterruptedStore:
         self._host = AppendingHost(path)
 
     def __enter__(self) -> Self:
-        self._host.wait_appended()
+        try:
+            self._host.wait_appended()
+        except BaseException:
+            self._host.end(at_once=True)
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:

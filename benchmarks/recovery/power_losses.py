@@ -56,12 +56,19 @@ class CutStore:
         self._process = MeasuredProcess(_be_machine, path, batches, directory, size, ending_seconds=LEAVE_SECONDS)
 
     def __enter__(self) -> Self:
-        self._process.receive()  # the store is served
+        try:
+            self._process.receive()  # the store is served
+        except BaseException:
+            self._end(at_once=True)
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        self._end(at_once=kind is not None)
+
+    def _end(self, *, at_once: bool) -> None:
         mounts = _mounts_of(self._process.pid)
-        if kind is not None:
+        if at_once:
             self._process.ending_seconds = 0.0
         try:
             self._process.__exit__()

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
+from ..measuring.interrupts import Interrupts
 from ..measuring.runs import Measured, Rounds, Run
 from .judging import Judged, judge
 from .marks import MARKS
@@ -99,8 +100,25 @@ class NotAResult(Exception):
 
 
 def save_result(result: Mapping[str, Any], name: str, out: Path) -> None:
-    """Write a result to `name`.json in `out`. Raises OSError."""
-    (out / f"{name}.json").write_text(json.dumps(result) + "\n")
+    """Write a result to `name`.json in `out`, whole or not at all. Raises OSError, and Ctrl-C behind it."""
+    save_texts({out / f"{name}.json": json_of(result)})
+
+
+def json_of(result: Mapping[str, Any]) -> str:
+    """Give a result as its file has it."""
+    return json.dumps(result) + "\n"
+
+
+def save_texts(texts: Mapping[Path, str]) -> None:
+    """Write files, all of them or none: a signal that comes in the middle is raised behind the last one.
+
+    For the main thread. Raises OSError.
+    """
+    with Interrupts() as interrupts:
+        interrupts.checkpoint()
+        for path, text in texts.items():
+            path.write_text(text, encoding="utf-8")
+        interrupts.checkpoint()
 
 
 def read_result(place: Path) -> Result:

@@ -6,13 +6,12 @@ from pathlib import Path
 
 from .markdown import markdown_of
 from .page import page_of
-from .results import Result, save_result
+from .results import Result, json_of, save_texts
 
 
 def write_report(result: Result, name: str, out: Path) -> list[Path]:
     """Write all three to `out` by this name, and give their paths. Raises OSError."""
-    save_result(result.as_map(), name, out)
-    page, text = out / f"{name}.html", out / f"{name}.md"
-    text.write_text(markdown_of(result), encoding="utf-8")
-    page.write_text(page_of(result), encoding="utf-8")
-    return [out / f"{name}.json", text, page]
+    texts = {"json": json_of(result.as_map()), "md": markdown_of(result), "html": page_of(result)}
+    written = {out / f"{name}.{ending}": text for ending, text in texts.items()}
+    save_texts(written)
+    return list(written)

@@ -218,11 +218,17 @@ def all_suites(invocation: Invocation, quick: bool, out: Path | None) -> None:
 
 
 def _benchmark(module: str, function: str) -> Callable[..., Any]:
-    """Give a benchmark by where it is; the others aren't loaded. Raises Failure where the extra isn't installed."""
+    """Give a benchmark by where it is, which loads it when it is called, and never the others.
+
+    Raises Failure where the extra isn't installed.
+    """
     if any(find_spec(name) is None for name in EXTRA):
         what = "what measuring needs beside turnkeeper isn't installed"
         raise Failure("usage", what, "turnkeeper bench", "pip install 'turnkeeper[bench]'")
-    run: Callable[..., Any] = getattr(import_module(f"turnkeeper.benchmarks.{module}"), function)
+
+    def run(*arguments: Any, **options: Any) -> Any:
+        return getattr(import_module(f"turnkeeper.benchmarks.{module}"), function)(*arguments, **options)
+
     return run
 
 
@@ -233,6 +239,9 @@ def _measure(invocation: Invocation, run: Callable[..., dict[str, Any]]) -> None
     try:
         with told_progress() as tell:
             result = run(tell=tell)
+    except KeyboardInterrupt:
+        print_note("interrupted: what was filled is removed, and nothing was kept")
+        raise
     except PlaceHoldsStore as error:
         what, advice = "this directory belongs to a store", "measure elsewhere with --out"
         raise Failure("usage", what, error.path, advice) from None
@@ -260,7 +269,11 @@ def _where_it_is_kept() -> tuple[Path | None, str]:
 
 def _write(result: dict[str, Any], name: str, out: Path) -> list[Path]:
     """Write a result in all its forms; drawing is loaded when it is needed."""
-    from turnkeeper.benchmarks.report.results import Result
-    from turnkeeper.benchmarks.report.writing import write_report
+    try:
+        from turnkeeper.benchmarks.report.results import Result
+        from turnkeeper.benchmarks.report.writing import write_report
 
-    return write_report(Result.from_map(result), name, out)
+        return write_report(Result.from_map(result), name, out)
+    except KeyboardInterrupt:
+        print_note(f"interrupted: the result is kept in {out / name}.json, but not its report")
+        raise

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from turnkeeper.benchmarks.demonstration.demo import DemoOptions, DemoResult, StoreHoldsData, run_demo
-from turnkeeper.benchmarks.demonstration.killing import WrongProcess
+from turnkeeper.benchmarks.measuring.marked_processes import WrongProcess
 from turnkeeper.benchmarks.stores.transcripts import NoTranscripts
 
 from .commands import command

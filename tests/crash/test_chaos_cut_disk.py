@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.benchmarks.chaos import abilities
+
+from ..loop_devices import loop_devices_of
+from ..serving import eventually
 
 pytestmark = pytest.mark.root
 
@@ -66,3 +70,16 @@ def test_only_what_was_synced_outlives_a_cut(tmp_path: Path) -> None:
     assert len({first, *others}) == 3
     assert said["released"] == said["mounts"] - 1
     assert mounts() == before
+
+
+def test_a_trial_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
+    """No file, no mount, no loop device: all of it goes with the process."""
+    if why := abilities.impossible().get("power"):
+        pytest.skip(why)
+    with subprocess.Popen(abilities.POWER_TRIAL, env={**os.environ, "TMPDIR": str(tmp_path)}) as trial:
+        facts = Path(f"/proc/{trial.pid}/mountinfo")
+        eventually(lambda: f"{tmp_path}/disk " in facts.read_text())
+        trial.kill()
+    assert list(tmp_path.iterdir()) == []
+    assert str(tmp_path) not in mounts()
+    eventually(lambda: not loop_devices_of(tmp_path))

@@ -33,7 +33,7 @@ from turnkeeper.benchmarks.chaos.plan import (
     narrowed,
 )
 from turnkeeper.benchmarks.chaos.stage import MARK
-from turnkeeper.benchmarks.demonstration.task_oracle import wait_left_behind
+from turnkeeper.benchmarks.measuring.marked_processes import wait_left_behind
 
 from ..command_line import CommandLine
 from ..serving import eventually

@@ -11,10 +11,9 @@ import pytest
 
 from turnkeeper.actors.client.asking import ask_hello
 from turnkeeper.benchmarks.demonstration.demo import DemoOptions, StoreHoldsData, run_demo
-from turnkeeper.benchmarks.demonstration.killing import WrongProcess
 from turnkeeper.benchmarks.demonstration.planned_tasks import MARK
 from turnkeeper.benchmarks.demonstration.progress import Progress
-from turnkeeper.benchmarks.demonstration.task_oracle import left_behind
+from turnkeeper.benchmarks.measuring.marked_processes import WrongProcess, left_behind
 from turnkeeper.benchmarks.stores.transcripts import NoTranscripts
 
 from ..session_files import conversation, encoded, rollout

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from turnkeeper.benchmarks.actors import actors
-from turnkeeper.benchmarks.driving.exchanges import TEXT, ask_figures, tell_figures, time_asks, time_tells
+from turnkeeper.benchmarks.driving.exchanges import (
+    TEXT,
+    Exchanger,
+    ask_figures,
+    play_ping_pong,
+    tell_figures,
+    time_asks,
+    time_tells,
+)
 from turnkeeper.benchmarks.peers.catalogue import INSTALL, installed_version
 from turnkeeper.benchmarks.workplace import run_alone
 
@@ -96,6 +104,22 @@ def test_ray_is_left_out_of_what_is_to_be_quick(tmp_path: Path, monkeypatch: pyt
             ("tell a worker", why),
             ("ask a worker", why),
         ]
+
+
+def test_the_ping_pong_lies_in_its_directory_however_deep_that_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A socket's path is short, the user's may not be; what a killed process leaves is removed with the directory."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    place = tmp_path / ("deep" * 30)
+    place.mkdir()
+    with Exchanger(play_ping_pong, str(place)) as ping_pong:
+        ping_pong.wait_ready()
+        assert len(list(place.glob("*/socket"))) == 1
+        assert list((tmp_path / "temporary").iterdir()) == []
+        assert 0 < ping_pong.burst(3)["p50_us"] < 1_000_000
+    assert list(place.iterdir()) == []
 
 
 @pytest.mark.trio

@@ -12,15 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks.demonstration import killing
-from turnkeeper.benchmarks.demonstration.killing import (
-    WrongProcess,
-    kill_child,
-    kill_left_behind,
-    kill_server,
-    kill_serving,
-)
-from turnkeeper.benchmarks.demonstration.task_oracle import left_behind
+from turnkeeper.benchmarks.demonstration.killing import kill_child, kill_server, kill_serving
+from turnkeeper.benchmarks.measuring.marked_processes import WrongProcess
 
 
 @pytest.fixture
@@ -63,22 +56,3 @@ def test_a_store_that_nobody_serves_has_nobody_to_kill(tmp_path: Path) -> None:
         kill_serving(tmp_path / "store", "node", patience=0.05)
     with pytest.raises(WrongProcess, match="no spawner"):
         kill_serving(tmp_path / "store", "spawner", patience=0.05)
-
-
-def test_what_carries_a_mark_is_ended_and_nothing_else(sleeper: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    """With all that it has started, whatever process session that is in."""
-    script = "setsid sleep 60 & sleep 60"
-    environment = {**os.environ, "MARK": f"{tmp_path}/tasks/a"}
-    with subprocess.Popen(["sh", "-c", script], env=environment, start_new_session=True) as marked:
-        kill_left_behind(f"MARK={tmp_path}/tasks", patience=10.0)
-        assert marked.wait(10) == -signal.SIGKILL
-    assert left_behind(f"MARK={tmp_path}") == []
-    assert sleeper.poll() is None
-
-
-def test_what_does_not_end_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No demo ends in silence with a process of its own alive."""
-    monkeypatch.setattr(killing, "left_behind", lambda mark: [os.getppid()])
-    monkeypatch.setattr(killing, "belongs", lambda pid, mark: False)
-    with pytest.raises(WrongProcess, match=f"{os.getppid()}.*can't be ended"):
-        kill_left_behind("MARK=x", patience=0.05)

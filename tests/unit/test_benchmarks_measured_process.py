@@ -15,7 +15,7 @@ from ..serving import eventually
 # What a measured process runs is pickled by its module's name, and this module has none that another process knows.
 MODULE = "measured_process_functions"
 FUNCTIONS = """
-import os, signal, subprocess, sys, time
+import os, shutil, signal, subprocess, sys, time
 
 def echo(starter, *words):
     starter.send(words)
@@ -27,6 +27,10 @@ def fail(starter):
 
 def fail_together(starter):
     raise ExceptionGroup("sessions", [ExceptionGroup("one", [OSError(28, "no room", "there")]), ValueError("second")])
+
+def fail_to_copy(starter):
+    with os.scandir("/proc/self") as entries:
+        raise shutil.Error([(next(entries), "there", "[Errno 2] No such file")])
 
 def vanish(starter):
     os._exit(3)
@@ -101,6 +105,12 @@ def test_what_it_raises_is_raised_by_whoever_receives(function: str) -> None:
     with start(function) as process, pytest.raises(OSError, match="no room") as raised:
         process.receive()
     assert (raised.value.errno, raised.value.filename) == (28, "there")
+
+
+def test_an_error_that_cannot_cross_arrives_in_words() -> None:
+    """Such as one of copying a directory, which holds an open one's entries."""
+    with start("fail_to_copy") as process, pytest.raises(RuntimeError, match=r"^Error: .*No such file"):
+        process.receive()
 
 
 def test_an_end_without_a_word_is_an_error() -> None:

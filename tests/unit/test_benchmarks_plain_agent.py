@@ -11,18 +11,17 @@ from typing import Any
 import anyio
 import pytest
 
-from turnkeeper.benchmarks.demonstration.killing import kill_left_behind
 from turnkeeper.benchmarks.demonstration.oracle import Verdict, judge, read_notes, read_plain
 from turnkeeper.benchmarks.demonstration.plain_agent import PlainAgent
 from turnkeeper.benchmarks.demonstration.planned_tasks import PlannedTask
 from turnkeeper.benchmarks.demonstration.task_oracle import (
     judge_tasks,
-    left_behind,
     read_logs,
     read_task_notes,
     read_witnesses,
 )
 from turnkeeper.benchmarks.demonstration.workbench import Workbench
+from turnkeeper.benchmarks.measuring.marked_processes import kill_left_behind, left_behind
 
 STEPS: list[tuple[str, dict[str, Any]]] = [("user/message", {"text": "begin"}), ("assistant/message", {"text": "é"})]
 

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnkeeper.benchmarks.demonstration.killing import kill_left_behind
 from turnkeeper.benchmarks.demonstration.planned_tasks import Kind, PlannedTask, draw_task, place_of_call
-from turnkeeper.benchmarks.demonstration.task_oracle import left_behind, read_witnesses, wait_left_behind
+from turnkeeper.benchmarks.demonstration.task_oracle import read_witnesses
 from turnkeeper.benchmarks.demonstration.workbench import Workbench
+from turnkeeper.benchmarks.measuring.marked_processes import kill_left_behind, left_behind, wait_left_behind
 
 from ..serving import eventually
 

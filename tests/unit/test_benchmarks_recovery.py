@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, NoReturn
 
 import pytest
 
 from turnkeeper.benchmarks.chaos.abilities import impossible
 from turnkeeper.benchmarks.driving.plain_restarts import PLAIN_SQLITE
 from turnkeeper.benchmarks.measuring import machine
+from turnkeeper.benchmarks.measuring.marked_processes import left_behind
 from turnkeeper.benchmarks.recovery import outages
+from turnkeeper.benchmarks.recovery.power_losses import LEAVE_SECONDS, CutStore
 from turnkeeper.benchmarks.recovery.recovery import Sizes, measure
 from turnkeeper.benchmarks.recovery.torn_batches import tear_next_batch
-from turnkeeper.benchmarks.workplace import run_alone
+from turnkeeper.benchmarks.stores.filled import Filling
+from turnkeeper.benchmarks.workplace import MARK, Workplace, run_alone
 from turnkeeper.storage.format import parse_batch_header
 
+from ..loop_devices import loop_devices_of
+from ..serving import eventually
 from ..stores import create, lines, new_store
 
 TINY = Sizes(
@@ -100,6 +109,42 @@ def test_a_power_loss_costs_a_new_index_and_nothing_else(tmp_path: Path) -> None
     assert (power["params"]["after"], power["params"]["cache"]) == (outages.POWER, "cold")
     assert sum(power["figures"][part] for part in PARTS[1:]) == pytest.approx(power["figures"]["total_ms"], rel=0.01)
     assert [path.name for path in tmp_path.iterdir()] == ["recovery.json"]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param("disk.image", id="while it is made"),
+        pytest.param("boot_id", id="while its power is cut", marks=pytest.mark.long),
+    ],
+)
+def test_ctrl_c_leaves_no_disk_behind(file: str, tmp_path: Path) -> None:
+    """Neither processes that see it, nor its loop device, nor a file; and nobody waits until they end by themselves."""
+    if why := impossible().get("power"):
+        pytest.skip(why)
+    machine = "turnkeeper-bench-*/machine"
+
+    def interrupt() -> None:
+        eventually(lambda: list(tmp_path.glob(f"{machine}/{file}")) != [])
+        interrupted.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def measure(place: Workplace) -> NoReturn:
+        filling = Filling(400, run_events=10)
+        (path,) = place.stores.take(filling)
+        Thread(target=interrupt).start()
+        with CutStore(path, filling.batches, place.directory / "machine") as cut:
+            while True:
+                cut.cut_and_recover()
+
+    interrupted: list[float] = []
+    with pytest.raises(KeyboardInterrupt):
+        run_alone("recovery", measure, tmp_path)
+    assert time.monotonic() - interrupted[0] < LEAVE_SECONDS / 2
+    assert left_behind(f"{MARK}={tmp_path}/") == []
+    assert list(tmp_path.iterdir()) == []
+    eventually(lambda: loop_devices_of(tmp_path) == [])
 
 
 def test_a_log_that_does_not_fit_is_left_out_and_said(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks.report.results import NotAResult, Result, read_result, save_result
+from turnkeeper.benchmarks.report.results import NotAResult, Result, read_result, save_result, save_texts
 
 from ..bench_results import flush_runs, memory_run, open_run, result_of
 
@@ -20,6 +22,23 @@ def test_a_result_survives_being_written_and_read(tmp_path: Path) -> None:
     assert found.as_map() == result.as_map()
     assert found.runs == result.runs
     assert found.measured[1].left_out == "a full disk"
+
+
+def test_a_signal_while_files_are_written_is_raised_behind_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No half of a result lies where a whole one was asked for; one that came before keeps all from being written."""
+    write = Path.write_text
+
+    def write_interrupted(path: Path, text: str, encoding: str) -> int:
+        os.kill(os.getpid(), signal.SIGINT)
+        return write(path, text, encoding)
+
+    monkeypatch.setattr(Path, "write_text", write_interrupted)
+    texts = {tmp_path / name: name * 1000 for name in ("one", "two")}
+    with pytest.raises(KeyboardInterrupt):
+        save_texts(texts)
+    assert {path: path.read_text() for path in tmp_path.iterdir()} == texts
 
 
 def test_a_directory_gives_the_result_of_all_or_the_only_one(tmp_path: Path) -> None:

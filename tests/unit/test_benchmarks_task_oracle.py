@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +18,6 @@ from turnkeeper.benchmarks.demonstration.task_oracle import (
     TaskNotebook,
     TaskVerdict,
     judge_tasks,
-    left_behind,
     output_digest,
     read_journal_tasks,
     read_logs,
@@ -181,25 +176,6 @@ def test_witnesses_are_read_by_name(tmp_path: Path) -> None:
     """Each file is one task's own."""
     (tmp_path / "a").write_text("began\ncode 3\n")
     assert read_witnesses(tmp_path) == WITNESS
-
-
-@pytest.fixture
-def marked(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process whose environment has a mark."""
-    environment = {**os.environ, "MARK": f"{tmp_path}/tasks/a"}
-    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE, env=environment) as process:
-        yield process
-        process.kill()
-
-
-def test_what_carries_the_mark_is_found_as_long_as_it_lives(marked: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    """By its environment, whatever it is and whoever started it; one that is dead is not left, nor is another's."""
-    found = task_oracle.wait_left_behind(f"MARK={tmp_path}/tasks", patience=0.0)
-    assert found == [marked.pid]
-    assert left_behind(f"MARK={tmp_path}/other") == []
-    assert judge_tasks([], {}, [], found).orphans == 1
-    marked.kill()
-    assert task_oracle.wait_left_behind(f"MARK={tmp_path}/tasks", patience=10.0) == []
 
 
 def test_the_oracle_shares_no_code_with_the_product() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 from pathlib import Path
@@ -17,9 +18,10 @@ from turnkeeper.benchmarks.measuring.machine import (
     file_system,
     sync_microseconds,
 )
+from turnkeeper.benchmarks.measuring.marked_processes import left_behind
 from turnkeeper.benchmarks.measuring.runs import Run
 from turnkeeper.benchmarks.stores.filled import Filling
-from turnkeeper.benchmarks.workplace import Workplace, measured_directory, run_alone
+from turnkeeper.benchmarks.workplace import MARK, Workplace, measured_directory, run_alone
 
 
 def test_the_measured_directory_lies_where_it_was_asked_for_and_goes_away(tmp_path: Path) -> None:
@@ -34,6 +36,24 @@ def test_the_measured_directory_lies_where_it_was_asked_for_and_goes_away(tmp_pa
     with pytest.raises(RuntimeError):
         fail_halfway()
     assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_whoever_was_started_is_killed_when_it_is_left_by_an_exception(tmp_path: Path) -> None:
+    """Ctrl-C may come before anybody has noted a process: each is known by its mark, in whatever session it is."""
+    started = []
+
+    def start_and_be_interrupted() -> None:
+        with measured_directory(tmp_path):
+            started.append(subprocess.Popen(["sh", "-c", "setsid sleep 60 & sleep 60"], start_new_session=True))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        start_and_be_interrupted()
+    with started[0] as process:
+        assert process.wait(10) == -signal.SIGKILL
+    assert left_behind(f"{MARK}={tmp_path}/") == []
+    assert MARK not in os.environ
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_suite_alone_keeps_its_result_and_nothing_else(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ...demonstration.task_oracle import left_behind
+from ...measuring.marked_processes import left_behind
 from ..notes import Note
 from ..store_processes import all_pids, state_and_parent
 from .violations import Violation
