@@ -10,6 +10,7 @@ owner (0700, files 0600):
     blobs/<ab>/<digest>     contents too large for a line, by content (blobs.py)
     quarantine/             bytes cut from a torn tail, each with a note
     writer.json             who holds the lock, for people
+    *.json.spare            space with which these two can be written anew on a full disk (spare_files.py)
 
 A segment (format.py) holds batches. A batch is a header line and the event lines of many appends; it is written at
 once, and the next one only when this one is on disk, so at most one is ever in flight. Behind the last batch lies

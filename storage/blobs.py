@@ -12,7 +12,6 @@ its digest, always. Files are never changed, only replaced by themselves.
 
 from __future__ import annotations
 
-import errno
 import re
 import secrets
 from hashlib import blake2b
@@ -20,11 +19,11 @@ from typing import Any
 
 from .errors import BlobMissing, Corrupt, Failed, InvalidLine, StorageError, StoreFull, TooLarge
 from .filesystem import FileSystem, LocalFileSystem
+from .full_disk import lacks_space
 from .limits import BLOB_BYTES_MAX, RESERVE_BYTES
 from .store import BLOBS_DIRECTORY
 
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def digest_of(content: bytes) -> str:
@@ -65,7 +64,7 @@ def put(root: str, content: bytes) -> str:
         for directory in (f"{BLOBS_DIRECTORY}/{digest[:2]}", BLOBS_DIRECTORY, ""):
             fs.sync_directory(directory)
     except OSError as error:
-        if error.errno in _NO_SPACE:
+        if lacks_space(error):
             raise StoreFull(fs.free_bytes(), needed) from None
         raise Failed(f"blob {digest} could not be written: {error}") from error
     return digest

@@ -15,6 +15,7 @@ import fcntl
 import os
 import struct
 import sys
+from functools import cache
 from typing import Protocol
 
 FILE_MODE = 0o600
@@ -34,10 +35,12 @@ class FileSystem(Protocol):
     def prefetch(self, handle: int, offset: int, length: int) -> None: ...
     def write(self, handle: int, offset: int, content: bytes) -> None: ...
     def sync(self, handle: int) -> None: ...
+    def allocate(self, path: str, offset: int, length: int) -> None: ...
     def truncate(self, handle: int, length: int) -> None: ...
     def sync_directory(self, path: str) -> None: ...
     def make_directory(self, path: str) -> None: ...
     def rename(self, source: str, target: str) -> None: ...
+    def exchange(self, one: str, other: str) -> None: ...
     def replace(self, source: str, target: str) -> None: ...
     def remove(self, path: str) -> None: ...
     def remove_tree(self, path: str) -> None: ...
@@ -120,6 +123,17 @@ class LocalFileSystem:
         """Make a file's bytes and length durable against the machine's death."""
         _sync(handle)
 
+    def allocate(self, path: str, offset: int, length: int) -> None:
+        """Give a part of a file space on the disk, also behind its end; neither length nor bytes change.
+
+        The file is made if it is missing. Without effect where the file system knows no such thing.
+        """
+        descriptor = os.open(self.path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
+        try:
+            _allocate(descriptor, offset, length)
+        finally:
+            os.close(descriptor)
+
     def truncate(self, handle: int, length: int) -> None:
         """Cut or extend a file to `length`."""
         os.ftruncate(handle, length)
@@ -140,6 +154,11 @@ class LocalFileSystem:
     def rename(self, source: str, target: str) -> None:
         """Rename, and fail with FileExistsError where `target` is taken: a segment is never replaced."""
         _rename_without_replacing(self.path(source), self.path(target))
+
+    def exchange(self, one: str, other: str) -> None:
+        """Let two files change names, atomically. Fails with ENOSYS where that can't be done."""
+        if not _rename_at(self.path(one), self.path(other), _RENAME_EXCHANGE):
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     def replace(self, source: str, target: str) -> None:
         """Rename over whatever is there, atomically."""
@@ -199,6 +218,9 @@ def write_whole_file(fs: FileSystem, path: str, content: bytes) -> None:
     try:
         fs.write(handle, 0, content)
         fs.sync(handle)
+    except OSError:
+        fs.remove(temporary)
+        raise
     finally:
         fs.close(handle)
     fs.replace(temporary, path)
@@ -212,20 +234,45 @@ def _sync(handle: int) -> None:
         os.fdatasync(handle)
 
 
+@cache
+def _libc() -> ctypes.CDLL:
+    """Load the C library, once: each loading makes classes of its functions anew."""
+    return ctypes.CDLL(None, use_errno=True)
+
+
+_FALLOC_FL_KEEP_SIZE = 1
+
+
+def _allocate(handle: int, offset: int, length: int) -> None:
+    """Allocate by fallocate(KEEP_SIZE); where it isn't supported, do nothing."""
+    if sys.platform != "linux":
+        return
+    if _libc().fallocate(handle, _FALLOC_FL_KEEP_SIZE, ctypes.c_int64(offset), ctypes.c_int64(length)) != 0:
+        code = ctypes.get_errno()
+        if code not in (errno.EOPNOTSUPP, errno.ENOSYS):
+            raise OSError(code, os.strerror(code))
+
+
 _RENAME_NOREPLACE = 1
+_RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 
 
 def _rename_without_replacing(source: str, target: str) -> None:
     """Rename by renameat2(RENAME_NOREPLACE) where the file system has it, else by link and unlink."""
+    if not _rename_at(source, target, _RENAME_NOREPLACE):
+        os.link(source, target)
+        os.unlink(source)
+
+
+def _rename_at(source: str, target: str, how: int) -> bool:
+    """Rename by renameat2; False where the system or the file system can't do it so. Raises OSError."""
     if sys.platform == "linux":
-        libc = ctypes.CDLL(None, use_errno=True)
+        libc = _libc()
         if hasattr(libc, "renameat2"):
-            done = libc.renameat2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE)
-            if done == 0:
-                return
+            if libc.renameat2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), how) == 0:
+                return True
             code = ctypes.get_errno()
             if code not in (errno.EINVAL, errno.ENOSYS):
                 raise OSError(code, os.strerror(code), target)
-    os.link(source, target)
-    os.unlink(source)
+    return False

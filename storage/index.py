@@ -42,7 +42,7 @@ from .scanning import Batch
 _OWNERLESS_KEY = b"ownerless"
 _BLOCK_BYTES = EXTENTS_MAX * EXTENT.size
 _HOT_RECORDS_MAX = 50_000
-_READERS_MAX = 4096
+READERS_MAX = 4096
 
 
 class Index(IndexTables):
@@ -52,6 +52,7 @@ class Index(IndexTables):
         super().__init__({name: environment.open_db(name.encode(), create=writable) for name in TABLES})
         self._environment = environment
         self._pid = os.getpid()
+        self.page_bytes: int = environment.stat()["psize"]
         self._hot: dict[str, StreamState] = {}
         with environment.begin() as transaction:
             self.indexed = self.read_indexed(transaction)
@@ -104,6 +105,10 @@ class Index(IndexTables):
     def sync(self) -> None:
         """Make everything durable; only a clean close does this."""
         self._environment.sync(True)
+
+    def used_bytes(self) -> int:
+        """Give the length that the index needs as it was committed last, its free pages included."""
+        return (int(self._environment.info()["last_pgno"]) + 1) * self.page_bytes
 
     @property
     def is_inherited(self) -> bool:
@@ -386,7 +391,7 @@ def _open_environment(path: str, *, readonly: bool, subdir: bool = True, lock: b
                 readonly=readonly,
                 create=not readonly and subdir,
                 max_dbs=len(TABLES),
-                max_readers=_READERS_MAX,
+                max_readers=READERS_MAX,
                 sync=False,
                 metasync=False,
                 readahead=False,

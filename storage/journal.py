@@ -11,7 +11,6 @@ Synchronous, for one thread; the caller holds the store's lock as long as the jo
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import time
@@ -22,13 +21,15 @@ from .blobs import fault_of_names
 from .collecting import BlobCollection
 from .draft_runs import Waiting
 from .drafting import Answer, BatchIsFull, Draft, StoredHead
-from .errors import Conflict, Failed, Fenced, InvalidLine, NotFound, StorageError, StoreFull
-from .filesystem import FileSystem, LocalFileSystem, write_whole_file
+from .errors import Conflict, Failed, Fenced, IndexFailed, InvalidLine, NotFound, StorageError, StoreFull
+from .filesystem import FileSystem, LocalFileSystem
 from .findings import join_ranges
 from .format import FILLING, BatchHeader, Run, encode_batch_header, encode_run
+from .full_disk import full_disk_as_refusal, lacks_space
 from .hopping import FileScanner, Progress
 from .index import Index
 from .index_records import PlacedRun, placed_runs
+from .index_room import IndexRoom
 from .index_tables import Transaction
 from .limits import (
     FILLING_AHEAD_BYTES,
@@ -44,6 +45,7 @@ from .reading import resolve
 from .requests import Appended, Granted, Post, Request, Result, StreamRow, Summary
 from .run_reader import RunReader
 from .scanning import Batch
+from .spare_files import rewrite_file
 from .store import WRITER_FILE, StoreDescription, describe
 from .trust import Witness, with_state, write_index_record
 
@@ -66,6 +68,7 @@ class Journal:
         self._boot = boot
         self._record = opened.record
         self._index = opened.index
+        self._index_room = IndexRoom(fs, opened.record.directory, opened.index)
         self._active: ActiveSegment = opened.active
         self._next_batch = opened.next_batch
         self._is_gone = is_gone
@@ -102,18 +105,21 @@ class Journal:
         `boot` identifies the machine's present run; `is_gone` says whether a stream's owner has ended; `holder` goes
         into writer.json, for people; `distrust_index` is the supervisor's word that the last writer died of a memory
         fault; `scan` scans several files at a time, elsewhere; `clock` gives milliseconds since 1970. Raises
-        StoreRefused, NewerFormat, Failed, OSError.
+        StoreRefused, NewerFormat, StoreFull, Failed, OSError.
         """
         fs = fs or LocalFileSystem(root)
         description = describe(root)
-        opened = open_for_writing(fs, description, boot, distrust_index=distrust_index, progress=progress, scan=scan)
-        try:
-            write_whole_file(fs, WRITER_FILE, json.dumps(dict(holder)).encode() + b"\n")
-            return cls(fs, description, boot, opened, is_gone, clock or _now)
-        except BaseException:
-            opened.index.close()
-            fs.close(opened.active.handle)
-            raise
+        with full_disk_as_refusal(fs):
+            opened = open_for_writing(
+                fs, description, boot, distrust_index=distrust_index, progress=progress, scan=scan
+            )
+            try:
+                rewrite_file(fs, WRITER_FILE, json.dumps(dict(holder)).encode() + b"\n")
+                return cls(fs, description, boot, opened, is_gone, clock or _now)
+            except BaseException:
+                opened.index.close()
+                fs.close(opened.active.handle)
+                raise
 
     @property
     def index_directory(self) -> str:
@@ -209,7 +215,7 @@ class Journal:
         position, now = self.next_position, self._clock()
         line, h = encode_batch_header(self._next_batch, position, now, len(lines), entries, active.h)
         content = line + lines
-        full = self._make_room(len(content))
+        full = self._make_room(len(content), len(runs), len(line))
         if full is not None:
             return full
         try:
@@ -224,6 +230,9 @@ class Journal:
             self._failed = True
             if isinstance(error, OSError):
                 raise Failed(f"batch {self._next_batch} could not be written: {error}") from error
+            if isinstance(error, IndexFailed) and self._fs.free_bytes() < RESERVE_BYTES:
+                # Nothing speaks against the index, and for a new one there would be no space.
+                raise Failed(f"the disk is full, and batch {self._next_batch} isn't indexed: {error.what}") from error
             raise
         self._positions = {run.stream: first for run, _, first in placed}
         active.end += len(content)
@@ -254,23 +263,27 @@ class Journal:
 
     # -- space, filling, rolling
 
-    def _make_room(self, size: int) -> StoreFull | None:
-        """Make sure of the reserve, and that the batch lies within the filling."""
+    def _make_room(self, size: int, runs: int, header_bytes: int) -> StoreFull | None:
+        """Make sure of the reserve, that the batch lies within the filling, and that its index entries find space."""
         reserve = max(RESERVE_BYTES, RESERVE_BATCHES * size)
         free = self._fs.free_bytes()
         if free < reserve:
             return StoreFull(free, reserve)
         active = self._active
-        if active.end + size > active.filled:
-            try:
+        try:
+            self._index_room.make(runs, header_bytes)
+            if active.end + size > active.filled:
                 self._fill(active.end + size - active.filled + FILLING_STEP_BYTES)
-            except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                    self._failed = True
-                    raise Failed(f"the journal can't be extended: {error}") from error
-                if active.end + size > active.filled:
-                    return StoreFull(self._fs.free_bytes(), size)
+        except OSError as error:
+            self._require_full_disk(error)
+            return StoreFull(self._fs.free_bytes(), size)
         return None
+
+    def _require_full_disk(self, error: OSError) -> None:
+        """Take no more if the disk failed in making room otherwise than by being full. Raises Failed."""
+        if not lacks_space(error):
+            self._failed = True
+            raise Failed(f"the journal can't be extended: {error}") from error
 
     def _fill(self, size: int) -> None:
         active = self._active
@@ -280,7 +293,7 @@ class Journal:
             active.filled = max(active.filled, self._fs.size(active.handle))
 
     def between_commits(self) -> None:
-        """Write filling ahead, seal a full segment and go on in a new one; at times remove blobs that nothing names.
+        """Make room ahead, seal a full segment and go on in a new one; at times remove blobs that nothing names.
 
         Call it when the answers are out. A full disk is no error here: the next commit answers StoreFull. Raises
         Failed, OSError.
@@ -294,10 +307,9 @@ class Journal:
                 self._cut(active)
             elif active.filled - active.end < FILLING_AHEAD_BYTES:
                 self._fill(FILLING_STEP_BYTES)
+            self._index_room.keep_ahead()
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                self._failed = True
-                raise Failed(f"the journal can't be extended: {error}") from error
+            self._require_full_disk(error)
         self._blobs.look_if_due()
 
     def _is_blob_named(self, digest: str) -> bool:
@@ -354,7 +366,8 @@ class Journal:
     def close(self) -> None:
         """Close cleanly: the index synced and named clean, with the last batch as witness.
 
-        After a failure it only lets go, and the next opening settles the rest.
+        After a failure it only lets go, and the next opening settles the rest; also on a full disk that has no room
+        for the words that it was clean.
         """
         indexed = self._index.indexed
         if not self._failed:
@@ -365,7 +378,11 @@ class Journal:
         if not self._failed:
             witness = None if indexed is None else Witness(indexed.batch, indexed.h, indexed.next_position)
             self._record = with_state(self._record, "clean", self._boot, witness)
-            write_index_record(self._fs, self._record)
+            try:
+                write_index_record(self._fs, self._record)
+            except OSError as error:
+                if not lacks_space(error):
+                    raise
         self._failed = True
         self._reader.close()
         self._fs.close(self._active.handle)

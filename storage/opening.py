@@ -20,6 +20,7 @@ from .format import FILLING, FILLING_BYTES, encode_segment_header
 from .hopping import FileScanner, JournalEnd, JournalHop, Progress
 from .index import Index
 from .index_records import Indexed
+from .index_room import make_room_for_readers
 from .limits import FILLING_AHEAD_BYTES
 from .losses import streams_that_lost
 from .scanning import (
@@ -133,6 +134,7 @@ class _Opening:
             if record.state == "clean":
                 record = with_state(record, "open", self._boot, None)
                 write_index_record(fs, record)
+        make_room_for_readers(fs, directory)
         index = Index.open_writable(fs.path(directory))
         try:
             return self._go_on(index, directory, record, judgement.witness, judgement.machine_went_down)
@@ -295,6 +297,7 @@ def cut_unsynced(fs: FileSystem, store: str, witness: Witness | None, report: Op
     What the witness knows was durable, so damage to it is left to be reported as such.
     """
     durable = 0 if witness is None else witness.batch
+    due = None
     cut = False
     for number in segment_numbers(fs):
         try:
@@ -304,7 +307,9 @@ def cut_unsynced(fs: FileSystem, store: str, witness: Witness | None, report: Op
         try:
             if is_foreign(segment):
                 continue
-            begin = 0 if cut else _first_bad(segment, durable)
+            if due is not None and segment.header is not None and segment.header.first > due > durable:
+                cut = True  # the file before was rolled, and lost its end behind this one's sync
+            begin, due = (0, None) if cut else _first_bad(segment, durable)
             if begin is None:
                 continue
             tail = segment.view.read(begin, segment.view.size - begin).rstrip(FILLING_BYTES)
@@ -324,17 +329,21 @@ def cut_unsynced(fs: FileSystem, store: str, witness: Witness | None, report: Op
         fs.sync_directory(JOURNAL_DIRECTORY)
 
 
-def _first_bad(segment: Segment, durable: int) -> int | None:
-    """Find where the first batch begins that isn't whole and wasn't known to be durable; None where all are good."""
+def _first_bad(segment: Segment, durable: int) -> tuple[int | None, int | None]:
+    """Find where the first batch begins that isn't whole and wasn't known to be durable; None where all are good.
+
+    Gives the number of the batch that is due behind them, too.
+    """
     hopper = Hopper(segment.view, segment.begin())
     for hop in hopper:
         if isinstance(hop, Stretch):
-            return 0 if segment.header is None and hopper.last is None else hop.offset
+            return (0 if segment.header is None and hopper.last is None else hop.offset), None
         if hop.header.number > durable and not segment.view.is_whole(hop):
-            return hop.offset
+            return hop.offset, None
     if segment.header is None:
-        return 0
-    return hopper.end if segment.view.first_content(hopper.end) < segment.view.size else None
+        return 0, None
+    due = segment.header.first if hopper.last is None else hopper.last.header.number + 1
+    return (hopper.end, None) if segment.view.first_content(hopper.end) < segment.view.size else (None, due)
 
 
 def quarantine(

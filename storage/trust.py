@@ -16,7 +16,8 @@ import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from .filesystem import FileSystem, read_whole_file, write_whole_file
+from .filesystem import FileSystem, read_whole_file
+from .spare_files import rewrite_file
 
 INDEX_FILE = "index.json"
 _DIRECTORY = re.compile(r"index/[0-9a-f]+\Z")
@@ -85,8 +86,8 @@ def read_index_record(fs: FileSystem) -> IndexRecord | None:
 
 
 def write_index_record(fs: FileSystem, record: IndexRecord) -> None:
-    """Replace index.json durably."""
-    write_whole_file(fs, INDEX_FILE, json.dumps(asdict(record)).encode() + b"\n")
+    """Replace index.json durably, also on a full disk. Raises OSError."""
+    rewrite_file(fs, INDEX_FILE, json.dumps(asdict(record)).encode() + b"\n")
 
 
 def record_of(

@@ -183,6 +183,11 @@ class SimulatedDisk:
         self._step()
         self._handles[handle].sync()
 
+    def allocate(self, path: str, offset: int, length: int) -> None:
+        """Give a file of the index its space: refused where there is none."""
+        if length > self.free:
+            raise OSError(errno.ENOSPC, "full")
+
     def truncate(self, handle: int, length: int) -> None:
         """Cut a file; what is behind is gone at the next sync."""
         self._step()
@@ -214,6 +219,11 @@ class SimulatedDisk:
         if target in self._names:
             raise FileExistsError(errno.EEXIST, "exists", target)
         self.replace(source, target)
+
+    def exchange(self, one: str, other: str) -> None:
+        """Let two files change names, atomically."""
+        self._step()
+        self._change(f"swap {one}", other, self._names[one])
 
     def replace(self, source: str, target: str) -> None:
         """Rename over whatever is there, atomically."""
@@ -266,6 +276,9 @@ class SimulatedDisk:
     def _apply(names: dict[str, SimulatedFile], kind: str, path: str, file: SimulatedFile | None) -> None:
         if kind == "drop":
             names.pop(path, None)
+        elif kind.startswith("swap "):
+            other = kind.removeprefix("swap ")
+            names[path], names[other] = names[other], names[path]
         else:
             assert file is not None
             names[path] = file

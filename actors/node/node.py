@@ -331,6 +331,7 @@ class Node:
             "tasks": 0 if tasks is None else tasks.unfinished,
             "queue_bytes": figures.get("queue_bytes"),
             "flush_ms": figures.get("flush_ms", {"p50": None, "p99": None}),
+            "full": figures.get("full"),
         }
 
     # -- What it tells

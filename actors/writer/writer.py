@@ -41,6 +41,7 @@ from ..own_loop import watch_own_loop
 from ..peers import Peer, stop_listening, welcome
 from ..protocol import error_to_wire
 from .changes import Changes, Changing
+from .disk_space import DiskSpace
 from .inboxes import Inboxes
 from .openings import Decision, Openings
 from .recording import Recorded, Recordings
@@ -102,6 +103,7 @@ class Writer:
         self._changes = Changes(backend)
         self._inboxes = Inboxes(backend, self._openings.reservations)
         self._recordings = Recordings(backend, self._inboxes)
+        self._disk_space = DiskSpace()
         self._clients: set[Client] = set()
         self._watching: set[Client] = set()
         self._queue: deque[Queued] = deque()
@@ -278,6 +280,7 @@ class Writer:
             decisions.append(decision)
         starts.append(len(requests))
         results = self._backend.commit(requests) if requests else []
+        self._disk_space.note(results)
         self._settle_reservations(requests, results)
         for queued, decision, (start, stop) in zip(taken, decisions, pairwise(starts), strict=True):
             if isinstance(queued.asked, list):
@@ -362,6 +365,7 @@ class Writer:
             "events": self._backend.next_position - 1,
             "serving": self._serving,
             "flush_ms": flush_times_ms(self._flush_seconds),
+            "full": None if self._disk_space.refusal is None else str(self._disk_space.refusal),
         }
 
 

@@ -55,6 +55,7 @@ def _print(figures: dict[str, Any]) -> None:
             ("tasks", f"{_number(figures['tasks'])} unfinished  {shims}".rstrip()),
             ("queue", f"{_number(figures['queue_bytes'])} bytes"),
             ("flush", f"p50 {_milliseconds(flush['p50'])}, p99 {_milliseconds(flush['p99'])}"),
+            *([("disk", f"full at the last append: {figures['full']}")] if figures["full"] else []),
         ]
     )
 

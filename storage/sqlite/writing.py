@@ -16,10 +16,12 @@ from typing import Any
 
 from ..collecting import BlobCollection
 from ..errors import Failed, StoreFull
-from ..filesystem import FileSystem, LocalFileSystem, write_whole_file
+from ..filesystem import FileSystem, LocalFileSystem
+from ..full_disk import full_disk_as_refusal
 from ..limits import MIB, RESERVE_BATCHES, RESERVE_BYTES
 from ..opening import OpeningReport
 from ..requests import OWNERLESS, Append, Post, Request, Result, StreamRow
+from ..spare_files import rewrite_file
 from ..store import WRITER_FILE, describe
 from . import DATABASE_FILE, streams
 from .answering import Answering
@@ -66,20 +68,21 @@ class SqliteStore:
         """Open the database of the store at `root`, whose lock the caller holds, and settle how it ended.
 
         `is_gone` says whether a stream's owner has ended; `holder` goes into writer.json, for people; `clock` gives
-        milliseconds since 1970. Raises StoreRefused, NewerFormat, Corrupt, Failed, OSError.
+        milliseconds since 1970. Raises StoreRefused, NewerFormat, StoreFull, Corrupt, Failed, OSError.
         """
         fs = fs or LocalFileSystem(root)
         description = describe(root)
-        database = open_to_write(fs, description.store, description.durability)
-        try:
-            write_whole_file(fs, WRITER_FILE, json.dumps(dict(holder)).encode() + b"\n")
-            return cls(database, fs, is_gone, clock or _now)
-        except sqlite3.Error as error:
-            database.close()
-            raise named(error) from error
-        except BaseException:
-            database.close()
-            raise
+        with full_disk_as_refusal(fs):
+            database = open_to_write(fs, description.store, description.durability)
+            try:
+                rewrite_file(fs, WRITER_FILE, json.dumps(dict(holder)).encode() + b"\n")
+                return cls(database, fs, is_gone, clock or _now)
+            except sqlite3.Error as error:
+                database.close()
+                raise named(error) from error
+            except BaseException:
+                database.close()
+                raise
 
     # -- committing
 

@@ -65,7 +65,7 @@ def test_with_all_readers_places_taken_reading_fails_clearly_and_works_again(
     memory_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who finds no place is told so, and the commit that finds none has no answer; sent again it is stored once."""
-    monkeypatch.setattr(index_module, "_READERS_MAX", 3)
+    monkeypatch.setattr(index_module, "READERS_MAX", 3)
     with new_store(memory_path / "store") as store, contextlib.ExitStack() as held:
         journal = store.open()
         appended(journal, create("a", lines("a", 0, 3)))

@@ -250,6 +250,23 @@ def test_a_segment_whose_name_was_not_synced_keeps_what_a_successor_acknowledges
     machine.let_go()
 
 
+def test_a_store_that_does_not_sync_loses_a_files_end_and_all_that_was_behind_it(memory_path: Path) -> None:
+    """A new segment is synced before the one it follows: what that one lost leaves no hole, it is the end."""
+    machine = Machine(memory_path / "store", seed=1, durability="os")
+    machine.append()
+    machine.do("commit")
+    first = machine.opened()._next_batch
+    machine.disk.fail_at = machine.disk.operations + 5  # the new file's write, sync, rename, and directory; the old cut
+    with pytest.raises(Death):
+        machine.do("roll")
+    assert machine.disk.exists("journal/00000002.jsonl")
+    machine.crash(lambda name, page: "old")
+    machine.check()
+    assert machine.opened()._next_batch < first
+    assert machine.opened().report.findings[0].kind == "unsynced batches"
+    machine.let_go()
+
+
 def test_an_opening_shows_readers_nothing_that_is_not_on_the_disk(memory_path: Path) -> None:
     """What a writer had written and not synced is indexed by the next one, for all to read, only behind its own sync.
 

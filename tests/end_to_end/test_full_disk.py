@@ -5,16 +5,20 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
+from turnkeeper.actors.client.asking import ask_status
 from turnkeeper.actors.errors import Fenced, StoreFull
 from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.session.session import Session
 from turnkeeper.storage.store import BackendName
 
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, wait_unserved
+from ..serving import kill_holder
+from ..small_disk import take_all_space
 from ..stores import make_store
 
 pytestmark = [pytest.mark.anyio, LOOPS_AND_STORES, pytest.mark.root]
@@ -68,6 +72,57 @@ async def test_a_full_disk_is_told_and_loses_nothing(disk: Path) -> None:
         await session.flush()
         events = await runtime.read(session.id)
         assert [(event.seq, event.data["text"]) for event in events] == [(n, str(n)) for n in range(4)]
+
+
+async def test_a_writer_that_is_killed_on_a_disk_without_a_byte_has_a_successor_that_refuses(disk: Path) -> None:
+    """The same node starts one, which opens the store all the same; `status` and node.log say what is wrong."""
+    store = disk / "store"
+    async with open_runtime(store) as runtime, await runtime.create_session() as session:
+        await say(session, "0")
+        await session.flush()
+        before = figures(store)
+        take_all_space(disk / "ballast")
+        assert kill_holder(store, "writer")
+        await say(session, "1")
+        for _ in range(2):
+            with pytest.raises(StoreFull):
+                await session.flush()
+        assert [event.data["text"] for event in await runtime.read(session.id)] == ["0"]
+        during = figures(store)
+        assert during["pids"]["node"] == before["pids"]["node"]
+        assert (before["full"], "are kept in reserve" in during["full"]) == (None, True)
+        (disk / "ballast").unlink()
+        await session.flush()
+        assert [event.data["text"] for event in await runtime.read(session.id)] == ["0", "1"]
+        after = figures(store)
+        assert (after["pids"]["writer"], after["full"]) == (during["pids"]["writer"], None)
+    assert "there is space again" in (store / "node.log").read_text()
+
+
+def figures(store: Path) -> dict[str, Any]:
+    """Ask the node for its figures."""
+    answer = ask_status(str(store))
+    assert answer is not None
+    return answer
+
+
+async def test_a_store_is_read_on_a_disk_without_a_byte(disk: Path, kept_by: BackendName) -> None:
+    """A journal is opened, and what would be written refused; SQLite can't open it, and says so in the same words."""
+    store = disk / "store"
+    async with open_runtime(store) as runtime, await runtime.create_session(key="mine") as session:
+        await say(session, "0")
+    take_all_space(disk / "ballast")
+    if kept_by == "journal":
+        async with open_runtime(store) as runtime:
+            assert [event.data["text"] for event in await runtime.read("mine")] == ["0"]
+            with pytest.raises(StoreFull):
+                await runtime.open_session("mine")
+    else:
+        with pytest.raises(StoreFull):
+            await open_runtime(store).__aenter__()
+    (disk / "ballast").unlink()
+    async with open_runtime(store) as runtime, await runtime.open_session("mine") as session:
+        assert session.head == 1
 
 
 async def test_write_behind_tells_the_next_call_and_goes_on_trying(disk: Path) -> None:
