@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ..measuring.runs import Run
 from ..measuring.trend import BLOCKS, trend
@@ -195,6 +195,7 @@ def _draw_outages(runs: Sequence[Run]) -> Figure | None:
     axis.set_xlabel("bytes of log")
     axis.set_ylabel("ms")
     _finish_lines(axis)
+    axis.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
     axis.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: number(value)))
     axis.tick_params(axis="y", which="minor", labelsize=7)
     axis.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2), fontsize=8)
