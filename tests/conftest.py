@@ -5,6 +5,7 @@ Async tests are marked ``anyio`` and run on trio and on asyncio; those of our ow
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -25,6 +26,12 @@ settings.load_profile("same")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what runs in its background so, and programs that are to be interrupted would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Take the tests themselves out of all garbage collections to come, each of which would take 0.1 s longer."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
