@@ -24,6 +24,8 @@ RUN_SECONDS = 1.0
 """About what a whole run takes: kills come within this time."""
 
 both = pytest.mark.parametrize("loop", ["trio", "asyncio"])
+one = pytest.mark.parametrize("loop", ["trio", pytest.param("asyncio", marks=pytest.mark.long)])
+"""For an example whose actors live in processes of their own, whatever the loop of its host is."""
 
 
 def start(loop: str, desk: Path) -> subprocess.Popen[str]:
@@ -132,7 +134,7 @@ def test_a_crashing_actor_is_started_again_until_its_supervisors_give_up(tmp_pat
     )
 
 
-@both
+@one
 def test_session_actors_outlive_their_processes(tmp_path: Path, loop: str) -> None:
     """Killed in their turns, they go on: each job is done once, each turn that was cut short is closed.
 
@@ -160,7 +162,7 @@ def test_session_actors_outlive_their_processes(tmp_path: Path, loop: str) -> No
     assert reasons["interrupted"] == sum("was cut short" in line for line in said) <= len(AGENTS)
 
 
-@both
+@one
 def test_a_pool_of_workers_outlives_what_it_is_given(tmp_path: Path, loop: str) -> None:
     """A job that fails and one that never ends cost a restart each; the others are done."""
     said = run_actors("worker_pool", loop, tmp_path / "store")
