@@ -41,7 +41,7 @@ class MeasuredProcess:
     """A process that runs `function(connection, *arguments)`; what it raises, of many the first, `receive` raises here.
 
     Left as a context manager, its end of the pipe is closed, it gets `ending_seconds` to end by itself (they may change
-    with what it does), and is then killed with all of its process session.
+    with what it does), and is then killed with all of its process session; left by an exception, at once.
     """
 
     def __init__(self, function: Callable[..., None], *arguments: Any, ending_seconds: float = 0.0) -> None:
@@ -68,7 +68,7 @@ class MeasuredProcess:
     def __exit__(self, *exception: object) -> None:
         self._connection.close()
         try:
-            if self.ending_seconds:
+            if self.ending_seconds and not any(exception):
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(self.ending_seconds)
         finally:
@@ -111,7 +111,7 @@ class MeasuredProcess:
 class StandingProcess:
     """A process that says when it is ready, and then does what it is told, one thing after the other.
 
-    Left as a context manager, it ends in order; if it is in the middle of something it is killed.
+    Left as a context manager, it ends in order; if it is in the middle of something, or by an exception, it is killed.
     """
 
     def __init__(self, function: Callable[..., None], *arguments: Any) -> None:

@@ -134,6 +134,19 @@ def test_one_that_is_given_time_ends_in_order(tmp_path: Path) -> None:
     assert (tmp_path / "ended").exists()
 
 
+def test_one_that_is_left_by_an_exception_is_killed_at_once(tmp_path: Path) -> None:
+    """Whoever presses Ctrl-C doesn't wait for what is no longer wanted."""
+
+    def be_interrupted() -> None:
+        with start("end_slowly", str(tmp_path / "ended"), ending_seconds=30.0) as process:
+            assert process.receive() == "ready"
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        be_interrupted()
+    assert not (tmp_path / "ended").exists()
+
+
 def test_nothing_that_it_started_is_left_and_its_memory_counts() -> None:
     """All of its process session is killed with it, in whatever group.
 
