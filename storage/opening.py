@@ -21,7 +21,7 @@ from .hopping import FileScanner, JournalEnd, JournalHop, Progress
 from .index import Index
 from .index_records import Indexed
 from .index_room import make_room_for_readers
-from .limits import FILLING_AHEAD_BYTES
+from .limits import FILLING_AHEAD_BYTES, RESERVE_BYTES
 from .losses import streams_that_lost
 from .scanning import (
     Hopper,
@@ -127,6 +127,8 @@ class _Opening:
             cut_unsynced(fs, self._store, judgement.witness, self._report)
         if record is None:
             directory = f"{INDEX_DIRECTORY}/{secrets.token_hex(8)}"
+            if fs.free_bytes() < RESERVE_BYTES:
+                self._remove_other_indexes(directory)  # nobody opens them again, and the new one needs their space
             fs.make_directory(directory)
             self._report.rebuilt = judgement.why
         else:

@@ -276,7 +276,11 @@ class Client:
             self._begun.set()
 
     async def _serve(self) -> None:
-        """Be a client of the store's node, whichever process that is, for as long as this client lives."""
+        """Be a client of the store's node, whichever process that is, for as long as this client lives.
+
+        Behind a node that couldn't serve the store there is a pause: the next one may say the same, and has to start.
+        """
+        pause = RETRY_SECONDS_FIRST
         while True:
             attachment = self._attachment
             self.bus.join()
@@ -286,9 +290,12 @@ class Client:
                 tasks.start_soon(without_interrupts(self._use_writer), attachment)
                 tasks.start_soon(without_interrupts(self._use_bus), attachment)
                 tasks.start_soon(without_interrupts(self.node.talk), attachment)
-                await self._listen(attachment)
+                refused = await self._listen(attachment)
                 tasks.cancel_scope.cancel()
             attachment.close()
+            if refused:
+                await anyio.sleep(pause)
+            pause = min(2 * pause, RETRY_SECONDS_MAX) if refused else RETRY_SECONDS_FIRST
             if not await self._join_again():
                 return
 
@@ -305,16 +312,18 @@ class Client:
             failure = error
         self.link.blob_settled(stream, failure)
 
-    async def _listen(self, attachment: Attachment) -> None:
-        """Hear what the node says until it has ended."""
+    async def _listen(self, attachment: Attachment) -> bool:
+        """Hear what the node says until it has ended, and say whether it ended because it can't serve the store."""
         try:
             while (message := await attachment.receive()) is not None:
                 self.bus.receive(message)
                 self.node.requests.receive(message)
         except StorageError as error:
             self._fail(error)
+            return True
         except FrameError:
             pass  # what can't be read is as good as an ended connection
+        return False
 
     async def _use_bus(self, attachment: Attachment) -> None:
         """Publish latest values and listen to others' through the node, for as long as it lives."""

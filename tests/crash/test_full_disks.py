@@ -94,6 +94,21 @@ def refuses(journal: Journal) -> bool:
 
 
 @pytest.mark.root
+def test_an_index_that_is_not_trusted_gives_its_space_to_the_next_one(disk: SmallDisk) -> None:
+    """As after the machine's death on a full disk: it is built anew without a free byte, and the store is served."""
+    with new_store(disk.path / "store") as store:
+        store.open().commit(begun(200))
+        store.kill()
+        disk.fill()
+        journal = store.open(boot="another boot")
+        assert "the machine went down" in journal.report.rebuilt
+        assert len(store.events()) == 200
+        assert isinstance(commit_one(journal, create("late", event("late", 0))), StoreFull)
+        disk.free()
+        assert appended(journal, create("late", event("late", 0))).head == 1
+
+
+@pytest.mark.root
 def test_an_opening_that_needs_space_is_refused_as_an_append_is(disk: SmallDisk) -> None:
     """A lost index can't be built anew on a full disk: StoreFull, and with space again nothing is missing."""
     with new_store(disk.path / "store") as store:

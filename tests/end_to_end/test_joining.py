@@ -10,21 +10,25 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
+from typing import Any, NoReturn
 
 import anyio
 import anyio.to_thread
 import pytest
 
 from turnkeeper.actors import launch
+from turnkeeper.actors.client import client as client_module
 from turnkeeper.actors.client.asking import ask_hello
 from turnkeeper.actors.client.joining import Attachment, join
 from turnkeeper.actors.errors import AlreadyServed, NodeNotAnswering, VersionMismatch
+from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.serving import serve
 from turnkeeper.runtime.frames import encode_frame
 from turnkeeper.runtime.identity import process_state
 from turnkeeper.storage import lock, store
-from turnkeeper.storage.errors import NewerFormat, StorageError, StoreMissing, StoreRefused
+from turnkeeper.storage.errors import NewerFormat, StorageError, StoreFull, StoreMissing, StoreRefused
 from turnkeeper.storage.lock import store_is_held
 
 from .. import stores
@@ -201,6 +205,53 @@ async def test_a_missing_parent_is_named_and_not_made(tmp_path: Path) -> None:
     with pytest.raises(StoreRefused, match=str(tmp_path / "parent")):
         await join(str(tmp_path / "parent" / "store"), create=True)
     assert os.listdir(tmp_path) == []
+
+
+class RefusedAttachment(Attachment):
+    """A place at a node that has said at once why it can't serve the store."""
+
+    def __init__(self, of: Attachment) -> None:
+        self.hello, self.wanted, self.child = of.hello, None, None
+
+    async def receive(self) -> dict[str, Any] | None:
+        """Hear why."""
+        raise StoreFull(0, 1)
+
+    async def reach_writer(self, patience: float = 0) -> NoReturn:
+        """Wait for a writer that never comes."""
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def send(self, frames: bytes) -> None:
+        """Say something to nobody."""
+
+    def close(self) -> None:
+        """Give nothing up."""
+
+
+async def test_nodes_that_cannot_serve_the_store_are_not_started_one_upon_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would cost a process and say the same: the pauses between them grow, until one serves."""
+    joins: list[float] = []
+    enough = anyio.Event()
+
+    async def refused(*arguments: object, **options: object) -> Attachment:
+        joins.append(time.monotonic())
+        if len(joins) < 7:
+            return RefusedAttachment(runtime._client._attachment)
+        enough.set()
+        return await join(*arguments, **options)  # type: ignore[arg-type]
+
+    async with open_runtime(tmp_path / "store") as runtime, await runtime.create_session() as session:
+        monkeypatch.setattr(client_module, "join", refused)
+        assert kill_holder(tmp_path / "store", "node")
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await enough.wait()
+        await session.append("user/message", {"text": "0"})
+        await session.flush()
+    gaps = [later - earlier for earlier, later in pairwise(joins)]
+    assert all(gap >= 0.01 * 2**number for number, gap in enumerate(gaps[:6]))
 
 
 async def test_a_path_that_is_a_file_is_refused_and_left_alone(tmp_path: Path) -> None:
