@@ -106,7 +106,7 @@ def check_events(path: Path, acknowledged: dict[str, int]) -> None:
             assert not page.missing
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(20, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
 def test_everybody_gets_in_and_nothing_is_lost_or_repeated(tmp_path: Path, rounds: int) -> None:
     """Each joining takes at most 10 s, there is one node, every event is acknowledged and stored once, none is left."""
     path = tmp_path / "store"
