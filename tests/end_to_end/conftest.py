@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import anyio
@@ -14,6 +16,7 @@ from turnkeeper.storage.store import BackendName
 
 from ..command_line import CommandLine
 from ..served_tasks import no_task_left
+from ..serving import served_store
 from ..shims import Shims
 from ..stores import make_store
 
@@ -26,9 +29,33 @@ def kept_by() -> BackendName:
     return "journal"
 
 
+@pytest.fixture(scope="module")
+def served_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[BackendName], Path]]:
+    """Give a store of either backend that is served while the tests of a module run."""
+    with ExitStack() as served:
+
+        @cache
+        def serve(kept_by: BackendName) -> Path:
+            path = tmp_path_factory.mktemp("served") / "store"
+            make_store(path, kept_by)
+            served.enter_context(served_store(path))
+            return path
+
+        yield serve
+
+
 @pytest.fixture
-def store(tmp_path: Path, kept_by: BackendName) -> Path:
-    """The path of a store that nobody has opened yet."""
+def store(request: pytest.FixtureRequest, tmp_path: Path, kept_by: BackendName) -> Path:
+    """The path of a store that nobody has opened yet.
+
+    For a test marked ``shared_store`` it is one that is served and in which others left their sessions: to start node
+    and writer takes most such tests longer than all that they do. ``shared_store(False)`` is for one among them that
+    looks at the whole store, kills or damages it.
+    """
+    mark = request.node.get_closest_marker("shared_store")
+    if mark is not None and mark.args != (False,):
+        serve: Callable[[BackendName], Path] = request.getfixturevalue("served_stores")
+        return serve(kept_by)
     path = tmp_path / "store"
     if kept_by != "journal":
         make_store(path, kept_by)

@@ -29,7 +29,7 @@ from ..outcomes import collect
 from ..served import kill
 from ..serving import watched
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path", "deadline")]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path", "deadline"), pytest.mark.shared_store]
 
 
 @pytest.fixture
@@ -112,6 +112,7 @@ async def test_a_plain_program_names_and_asks(runtime: Runtime, store: Path) -> 
     assert clerk.end == stopped
 
 
+@pytest.mark.shared_store(False)
 async def test_leaving_answers_what_was_asked_and_gives_the_name_back(runtime: Runtime, store: Path) -> None:
     """The actor handles what it has, its askers in other processes get their replies, and the files are gone."""
     outcomes: list[Any] = []
@@ -165,6 +166,7 @@ async def test_a_name_is_free_when_its_actor_has_ended(runtime: Runtime, other: 
         await other.actor("clerk").stop()
 
 
+@pytest.mark.shared_store(False)
 async def test_an_actor_that_is_not_started_leaves_its_name(runtime: Runtime, tmp_path: Path, store: Path) -> None:
     """Nothing lies in the store for it afterwards."""
     for _ in range(2):
@@ -184,6 +186,7 @@ async def test_what_cannot_be_a_name_is_refused(runtime: Runtime, name: str) -> 
         runtime.actor(7)  # type: ignore[arg-type]
 
 
+@pytest.mark.shared_store(False)
 async def test_a_store_where_no_name_can_be_made_says_so(runtime: Runtime, store: Path) -> None:
     """A file stands where the directory should be."""
     (store / "actors").write_bytes(b"")
@@ -191,6 +194,7 @@ async def test_a_store_where_no_name_can_be_made_says_so(runtime: Runtime, store
         await runtime.spawn(Clerk, name="clerk")
 
 
+@pytest.mark.shared_store(False)
 async def test_only_its_user_can_reach_an_actor(runtime: Runtime, store: Path) -> None:
     """Directory, lock and socket are for this user alone, whatever the umask."""
     before = os.umask(0)
@@ -207,6 +211,7 @@ async def test_only_its_user_can_reach_an_actor(runtime: Runtime, store: Path) -
 # -- Processes that die, and stores that move
 
 
+@pytest.mark.shared_store(False)
 async def test_a_killed_process_leaves_unknown_what_it_was_at_and_its_name_free(
     runtime: Runtime, start_host: Callable[[], ActorHost], tmp_path: Path
 ) -> None:
@@ -247,6 +252,7 @@ async def test_asks_find_the_name_again_after_each_kill(runtime: Runtime, start_
         kill(host.process.pid)
 
 
+@pytest.mark.shared_store(False)
 async def test_a_forked_child_keeps_neither_the_name_nor_the_connections(
     runtime: Runtime, start_host: Callable[[], ActorHost]
 ) -> None:
@@ -290,6 +296,7 @@ async def test_a_forked_child_cannot_ask_and_takes_nothing_away(runtime: Runtime
     assert await asker.ask("note", "after") == 2
 
 
+@pytest.mark.shared_store(False)
 async def test_a_store_may_be_moved_while_it_is_open(runtime: Runtime, other: Runtime, store: Path) -> None:
     """Names are claimed, found and given back where it lies now."""
     await runtime.spawn(Clerk, name="before")
@@ -314,6 +321,7 @@ async def test_the_path_of_a_store_may_be_longer_than_an_address(tmp_path: Path)
         assert await other.actor("a" * 64).ask("pid") == os.getpid()
 
 
+@pytest.mark.shared_store(False)
 async def test_a_name_that_is_given_back_meanwhile_is_taken_once(
     runtime: Runtime, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,7 @@ from ..served import end_all, kill, read_line, start_python, writer_of
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.parametrize(("anyio_backend", "kept_by"), [("trio", "journal"), ("asyncio", "sqlite")]),
+    pytest.mark.shared_store,
 ]
 
 
@@ -217,6 +218,7 @@ async def test_a_fork_can_be_rewound_into_its_parents_part(runtime: Runtime) -> 
 # -- What is refused
 
 
+@pytest.mark.shared_store(False)
 async def test_a_fork_inside_an_open_turn_is_refused(runtime: Runtime) -> None:
     """It says where the turn began; up to there it can be forked meanwhile, and everywhere once the turn has ended."""
     async with await runtime.create_session() as session:
@@ -234,6 +236,7 @@ async def test_a_fork_inside_an_open_turn_is_refused(runtime: Runtime) -> None:
         assert len(await runtime.sessions()) == 3
 
 
+@pytest.mark.shared_store(False)
 async def test_a_turn_that_a_crash_left_open_is_closed_by_an_opening_and_not_by_a_fork(store: Path) -> None:
     """The fork is refused and says so, as nobody but an owner writes to a session; then it can be made."""
     program = """
@@ -258,6 +261,7 @@ with connect(sys.argv[1]) as runtime, runtime.open_session("k", create=True) as 
             assert [event.type for event in await fork.read()] == ["turn/start", "turn/end", "session/forked"]
 
 
+@pytest.mark.shared_store(False)
 async def test_a_fork_that_cannot_be_leaves_nothing(runtime: Runtime) -> None:
     """Beyond the end, below nothing, of nothing, of nobody: the right error, and no session more."""
     async with await runtime.create_session(key="taken") as session:
@@ -286,6 +290,7 @@ async def test_a_fork_that_cannot_be_leaves_nothing(runtime: Runtime) -> None:
         await session.fork()
 
 
+@pytest.mark.shared_store(False)
 async def test_an_ambiguous_beginning_of_an_id_forks_nothing(runtime: Runtime) -> None:
     """The candidates are named."""
     async with await runtime.create_session() as session:
@@ -312,6 +317,7 @@ async def test_a_fork_keeps_its_parent(runtime: Runtime) -> None:
 # -- Deaths
 
 
+@pytest.mark.shared_store(False)
 async def test_a_host_killed_while_it_forks_leaves_whole_forks_only(store: Path) -> None:
     """Each that is listed reads from its beginning to its own events; the next opening finds nothing to close."""
     program = """
@@ -357,6 +363,7 @@ async def test_a_fork_survives_the_death_of_what_serves(runtime: Runtime, store:
         assert len(await runtime.sessions(parent=session.id)) == 3
 
 
+@pytest.mark.shared_store(False)
 async def test_a_forked_child_process_cannot_fork_sessions(runtime: Runtime) -> None:
     """The connection is its parent's."""
     async with await runtime.create_session() as session:

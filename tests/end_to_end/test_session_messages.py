@@ -19,7 +19,7 @@ from turnkeeper.actors.session.session import Session
 
 from ..served import end_all, kill, read_line, start_python
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.shared_store]
 
 LARGE = "x" * 300_000
 both_backends = pytest.mark.parametrize("kept_by", ["journal", "sqlite"])
@@ -125,6 +125,7 @@ asyncio.run(main())
 
 
 @both_backends
+@pytest.mark.shared_store(False)
 async def test_a_killed_agents_session_is_well_formed_before_and_after_its_closing(
     store: Path, kept_by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +167,7 @@ async def _damaged(store: Path) -> str:
     return session.id
 
 
+@pytest.mark.shared_store(False)
 async def test_messages_say_what_cant_be_read_in_its_place(store: Path) -> None:
     """A damaged event and a lost blob cost themselves; the rest is there, and nothing is silent."""
     id = await _damaged(store)
@@ -178,6 +180,7 @@ async def test_messages_say_what_cant_be_read_in_its_place(store: Path) -> None:
         assert "blob" in gaps[1]["text"]
 
 
+@pytest.mark.shared_store(False)
 async def test_events_raise_what_cant_be_read_and_go_on_behind_it(store: Path) -> None:
     """Corrupt names it, and whoever iterates on gets the rest."""
     id = await _damaged(store)

@@ -16,7 +16,7 @@ from turnkeeper.runtime.identity import own_identity
 from ..conversations import say, texts, told
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, end_all, kill, read_line, start_python
 
-pytestmark = [pytest.mark.anyio, LOOPS_AND_STORES]
+pytestmark = [pytest.mark.anyio, LOOPS_AND_STORES, pytest.mark.shared_store]
 
 
 async def test_what_a_killed_host_left_open_is_closed_once_by_the_next_opening(store: Path, runtime: Runtime) -> None:
@@ -155,6 +155,7 @@ async def test_the_bodys_exception_wins_over_a_turns_end_that_cant_be_stored(sto
         assert any("taken over" in note for note in caught.value.__notes__)
 
 
+@pytest.mark.shared_store(False)
 async def test_an_unknown_session_is_an_error_and_makes_none(runtime: Runtime) -> None:
     """Not found, ambiguous and taken are three errors; a unique prefix will do."""
     with pytest.raises(NotFound):
@@ -172,6 +173,7 @@ async def test_an_unknown_session_is_an_error_and_makes_none(runtime: Runtime) -
         assert again.id == session.id
 
 
+@pytest.mark.shared_store(False)
 async def test_a_session_without_events_leaves_nothing(runtime: Runtime, store: Path) -> None:
     """It isn't listed or read, and its key is free again, for this process and for others, as soon as it is closed."""
     async with await runtime.create_session(key="k") as session:

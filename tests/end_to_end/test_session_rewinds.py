@@ -20,6 +20,7 @@ from ..served import end_all, kill, read_line, start_python
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.parametrize(("anyio_backend", "kept_by"), [("trio", "journal"), ("asyncio", "sqlite")]),
+    pytest.mark.shared_store,
 ]
 
 

@@ -16,7 +16,7 @@ from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.session.session import Session
 from turnkeeper.storage.store import BackendName
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.shared_store]
 
 LARGE = "x" * 300_000
 both_backends = pytest.mark.parametrize("kept_by", ["journal", "sqlite"])
@@ -128,6 +128,7 @@ def spoil(store: Path, kept_by: BackendName, mark: bytes) -> None:
 
 
 @both_backends
+@pytest.mark.shared_store(False)
 async def test_a_damaged_snapshot_falls_back_to_the_one_before_then_to_the_log(
     store: Path, kept_by: BackendName
 ) -> None:
@@ -146,6 +147,7 @@ async def test_a_damaged_snapshot_falls_back_to_the_one_before_then_to_the_log(
         assert await session.last_snapshot() == Snapshot(4, {"sum": 4})
 
 
+@pytest.mark.shared_store(False)
 async def test_a_snapshot_whose_blob_is_lost_falls_back(store: Path) -> None:
     """What a large state lay in is missing; the session, and the snapshot before it, are as good as ever."""
     async with open_runtime(store) as runtime, await runtime.create_session(key="k") as session:
@@ -167,6 +169,7 @@ async def test_only_so_many_snapshots_are_found(runtime: Runtime) -> None:
         assert await session.last_snapshot() is None
 
 
+@pytest.mark.shared_store(False)
 async def test_a_repaired_copy_has_the_snapshots_and_versions_under_its_own_numbers(store: Path) -> None:
     """What was damaged is left out, the numbers behind it are others; what is critical stays so for all but repair."""
     upgrades = {1: lambda data: {"n": data["n"], "new": True}}

@@ -14,7 +14,7 @@ from turnkeeper.actors.runtime_opening import open_runtime
 from ..conversations import say, told
 from ..served import LOOPS_AND_STORES
 
-pytestmark = [pytest.mark.anyio, LOOPS_AND_STORES]
+pytestmark = [pytest.mark.anyio, LOOPS_AND_STORES, pytest.mark.shared_store]
 
 
 async def test_a_turn_is_open_in_its_body_and_completed_behind_it(runtime: Runtime) -> None:

@@ -21,7 +21,7 @@ from turnkeeper.runtime.mailbox import MailboxFull
 from ..actors_at_work import Clerk, Doorkeeper
 from ..marks import appears, lines
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path", "deadline")]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path", "deadline"), pytest.mark.shared_store]
 
 
 class Deaf:

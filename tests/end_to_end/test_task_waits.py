@@ -17,7 +17,7 @@ from turnkeeper.actors.runtime_opening import open_runtime
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, kill, node_of, writer_of
 from ..served_tasks import no_task_left
 
-pytestmark = [pytest.mark.anyio, LOOPS_AND_STORES]
+pytestmark = [pytest.mark.anyio, LOOPS_AND_STORES, pytest.mark.shared_store]
 
 AT_ONCE = 20
 """How many tasks are waited for side by side below."""
@@ -231,6 +231,7 @@ async def test_what_a_task_left_behind_is_stopped_with_it(runtime: Runtime) -> N
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.shared_store(False)
 async def test_a_start_that_was_asked_again_by_key_runs_once(
     runtime: Runtime, store: Path, tmp_path: Path, seed: int
 ) -> None:

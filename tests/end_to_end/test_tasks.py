@@ -16,7 +16,7 @@ from turnkeeper.actors.runtime_opening import open_runtime
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, kill, node_of
 from ..served_tasks import no_task_left
 
-pytestmark = [pytest.mark.anyio, LOOPS_AND_STORES]
+pytestmark = [pytest.mark.anyio, LOOPS_AND_STORES, pytest.mark.shared_store]
 
 
 def files_below(store: Path) -> list[Path]:
@@ -43,6 +43,7 @@ async def test_a_task_runs_and_its_end_is_known(runtime: Runtime) -> None:
     assert await runtime.tasks() == [end]
 
 
+@pytest.mark.shared_store(False)
 async def test_a_running_task_is_told_from_one_that_has_ended(runtime: Runtime) -> None:
     """Its state has its process; lists find it by what it is."""
     task = await runtime.start_task(["sleep", "60"])
@@ -111,6 +112,7 @@ async def test_an_environments_values_are_recorded_nowhere(runtime: Runtime, sto
     assert (request.type, request.data["environment"]) == ("task/requested", ["SECRET"])
 
 
+@pytest.mark.shared_store(False)
 async def test_what_cant_be_started_leaves_nothing(runtime: Runtime, store: Path) -> None:
     """No record, no directory: the refusal is all there is."""
     for argv, arguments in (
@@ -133,6 +135,7 @@ async def test_what_cant_be_started_leaves_nothing(runtime: Runtime, store: Path
 # -- Names
 
 
+@pytest.mark.shared_store(False)
 async def test_a_key_starts_a_task_once(runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Again it gives the same task, while it runs and when it has ended; the command ran once.
 
@@ -150,6 +153,7 @@ async def test_a_key_starts_a_task_once(runtime: Runtime, tmp_path: Path, monkey
     assert [each.id for each in await runtime.tasks()] == [task.id]
 
 
+@pytest.mark.shared_store(False)
 async def test_a_key_is_one_commands(runtime: Runtime) -> None:
     """With other arguments it is refused, and the refusal names the key."""
     await runtime.start_task(["true"], key="ci-17")
@@ -158,6 +162,7 @@ async def test_a_key_is_one_commands(runtime: Runtime) -> None:
     assert len(await runtime.tasks()) == 1
 
 
+@pytest.mark.shared_store(False)
 async def test_a_task_answers_to_its_id_a_beginning_and_its_key(runtime: Runtime) -> None:
     """And to nothing else: a session's id is said to be one, an unknown name to be unknown."""
     task = await runtime.start_task(["true"], key="ci-17")

@@ -23,7 +23,7 @@ from turnkeeper.actors.runtime_opening import open_runtime
 
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, end_all, kill, read_line, start_python, writer_of
 
-pytestmark = [pytest.mark.anyio, LOOPS_AND_STORES]
+pytestmark = [pytest.mark.anyio, LOOPS_AND_STORES, pytest.mark.shared_store]
 
 CHUNK = "assistant/chunk"
 
@@ -53,6 +53,7 @@ async def test_ten_thousand_tokens_are_tens_of_lines_and_none_is_lost(runtime: R
     assert events[-1].position == position
 
 
+@pytest.mark.shared_store(False)
 async def test_text_that_nobody_flushed_is_stored_by_itself(runtime: Runtime) -> None:
     """Write-behind: a follower sees it as an event, though nothing asked for it."""
     async with await runtime.create_session() as session:
