@@ -34,7 +34,7 @@ from turnkeeper.actors.session import session as session_module
 from ..conversations import say, texts, told
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, wait_unserved, writer_of
 
-pytestmark = [pytest.mark.anyio, LOOPS_AND_STORES]
+pytestmark = [pytest.mark.anyio, LOOPS_AND_STORES, pytest.mark.shared_store]
 
 
 # -- Append and flush
@@ -212,6 +212,7 @@ async def test_a_key_with_other_data_is_a_conflict_and_the_session_goes_on(runti
 # -- Lists and reads
 
 
+@pytest.mark.shared_store(False)
 async def test_lists_are_by_recency_and_filtered(runtime: Runtime) -> None:
     """Newest activity first; by working directory, by label, by status; a page as large as wanted."""
     sessions = []
@@ -233,6 +234,7 @@ async def test_lists_are_by_recency_and_filtered(runtime: Runtime) -> None:
         await session.aclose()
 
 
+@pytest.mark.shared_store(False)
 async def test_a_prefix_of_several_ids_is_ambiguous(runtime: Runtime) -> None:
     """The candidates are named."""
     sessions = [await runtime.create_session() for _ in range(40)]
@@ -291,6 +293,7 @@ async def test_pages_say_where_the_session_ends(runtime: Runtime) -> None:
 # -- Following
 
 
+@pytest.mark.shared_store(False)
 async def test_a_follower_of_the_present_sees_only_what_comes(runtime: Runtime) -> None:
     """Without `after` the past isn't told; ids and patterns choose."""
     async with await runtime.create_session(key="k") as session, await runtime.create_session() as other:
@@ -319,6 +322,7 @@ async def test_a_follower_of_the_present_sees_only_what_comes(runtime: Runtime) 
 # -- Ends
 
 
+@pytest.mark.shared_store(False)
 async def test_leaving_closes_sessions_and_leaves_no_process(store: Path) -> None:
     """Unflushed events are stored, an open turn is aborted, ownership is released, node and writer end."""
     async with open_runtime(store) as runtime:
@@ -335,6 +339,7 @@ async def test_leaving_closes_sessions_and_leaves_no_process(store: Path) -> Non
         assert told(await runtime.read("k", last=1)) == [(2, "turn/end", {"turn": 1, "reason": "aborted"})]
 
 
+@pytest.mark.shared_store(False)
 async def test_leaving_a_store_that_doesnt_answer_is_over_in_time(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the writer stopped the ends give up, and say that the last events may not be stored."""
     monkeypatch.setattr(session_module, "END_SECONDS_MAX", 1.0)
@@ -356,6 +361,7 @@ async def test_leaving_a_store_that_doesnt_answer_is_over_in_time(store: Path, m
     wait_unserved(store, SECONDS_MAX)
 
 
+@pytest.mark.shared_store(False)
 async def test_the_bodys_exception_leaves_the_runtime_unchanged(store: Path) -> None:
     """The same object, in no group, without notes, and everything is stored."""
     error = KeyError("mine")
@@ -374,6 +380,7 @@ async def test_the_bodys_exception_leaves_the_runtime_unchanged(store: Path) -> 
         assert texts(await runtime.read("k")) == ["unflushed"]
 
 
+@pytest.mark.shared_store(False)
 async def test_a_cancelled_runtime_is_left_in_order(store: Path) -> None:
     """Cancellation from outside reaches the body, and leaving still stores what was appended."""
     with anyio.CancelScope() as scope:
@@ -388,6 +395,7 @@ async def test_a_cancelled_runtime_is_left_in_order(store: Path) -> None:
         assert texts(await runtime.read("k")) == ["unflushed"]
 
 
+@pytest.mark.shared_store(False)
 async def test_a_session_that_is_dropped_unclosed_warns_and_loses_nothing(runtime: Runtime) -> None:
     """Whoever forgets to close is told, by ResourceWarning; what was appended is stored."""
     session = await runtime.create_session(key="k")
