@@ -15,7 +15,7 @@ import pytest
 
 from turnkeeper.storage.verify import verify
 
-from ..serving import eventually, first_append, next_append, served_store
+from ..serving import ServedStore, eventually, first_append, next_append, served_store
 from ..stores import appended, create, lines, new_store
 from .damaged_stores import is_reported, read_all
 from .killed_writer import Told, killed_writer, strace
@@ -157,19 +157,25 @@ def test_a_slow_disk_makes_answers_late_and_nothing_else(tmp_path: Path) -> None
     """The writer waits for its syncs and goes on; meanwhile the node answers, and nobody starts another writer."""
     with served_store(tmp_path / "store") as store:
         pid = store.writer_pid()
+        eventually(lambda: _state_of(store) == ("serving", pid))
         with store.writer() as one, store.writer() as other:
             one.ask([1, [first_append("a"), first_append("b")]])
             with _slow_syncs(pid):
                 begun = time.monotonic()
                 one.send([2, [next_append("a", 1)]])
                 other.send([1, [next_append("b", 1)]])
-                with store.visit() as visit:
-                    assert (visit.hello["state"], visit.hello["writer"]) == ("serving", pid)
+                assert _state_of(store) == ("serving", pid)
                 assert one.receive()[1][0][:2] == [1, 2]
                 assert time.monotonic() - begun >= DELAY_SECONDS
                 assert other.receive()[1][0][:2] == [1, 2]
             assert one.ask([3, [next_append("a", 2)]])[1][0][:2] == [2, 3]
         assert store.writer_pid() == pid
+
+
+def _state_of(store: ServedStore) -> tuple[str, int | None]:
+    """Ask the node for its state and its writer."""
+    with store.visit() as visit:
+        return visit.hello["state"], visit.hello["writer"]
 
 
 @contextlib.contextmanager
@@ -180,7 +186,8 @@ def _slow_syncs(pid: int) -> Iterator[None]:
 
     def is_traced() -> bool:
         assert tracer.poll() is None, "strace can't attach"
-        return "TracerPid:\t0" not in Path(f"/proc/{pid}/status").read_text()
+        statuses = [status.read_text() for status in Path(f"/proc/{pid}/task").glob("*/status")]
+        return all("TracerPid:\t0" not in status for status in statuses)  # one thread after the other
 
     try:
         eventually(is_traced)
