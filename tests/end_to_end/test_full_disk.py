@@ -16,6 +16,7 @@ from turnkeeper.actors.runtime_opening import open_runtime
 from turnkeeper.actors.session.session import Session
 from turnkeeper.storage.store import BackendName
 
+from ..command_line import CommandLine
 from ..served import LOOPS_AND_STORES, SECONDS_MAX, wait_unserved
 from ..serving import kill_holder
 from ..small_disk import take_all_space
@@ -91,6 +92,7 @@ async def test_a_writer_that_is_killed_on_a_disk_without_a_byte_has_a_successor_
         during = figures(store)
         assert during["pids"]["node"] == before["pids"]["node"]
         assert (before["full"], "are kept in reserve" in during["full"]) == (None, True)
+        assert f"full at the last append: {during['full']}" in CommandLine(store, disk).succeed_here("status").out
         (disk / "ballast").unlink()
         await session.flush()
         assert [event.data["text"] for event in await runtime.read(session.id)] == ["0", "1"]
