@@ -262,6 +262,9 @@ class ReadFailed(Failed):
 class IndexFailed(Failed):
     """It was the index that failed, which can be built anew: it isn't to be opened again."""
 
+    def message(self) -> str:
+        return f"{self.what}; the journal is the truth: turnkeeper journal rebuild makes the index anew"
+
 
 class StoreRefused(StorageError):
     """This path can't be a store: missing, unwritable, not a directory, of a refused file system, not ours."""

@@ -8,6 +8,7 @@ LMDB. An environment must not be used in a forked child: it refuses by pid.
 from __future__ import annotations
 
 import os
+import struct
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -42,6 +43,7 @@ from .scanning import Batch
 _OWNERLESS_KEY = b"ownerless"
 _BLOCK_BYTES = EXTENTS_MAX * EXTENT.size
 _HOT_RECORDS_MAX = 50_000
+_UNREADABLE = (struct.error, OverflowError, UnicodeDecodeError, orjson.JSONDecodeError)
 READERS_MAX = 4096
 
 
@@ -119,23 +121,30 @@ class Index(IndexTables):
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
-        """Run the one write transaction. Raises IndexFailed where LMDB fails: the outcome is unknown."""
+        """Run the one write transaction. Raises IndexFailed where LMDB fails, or gives what nobody can have put."""
         self._check_process()
         try:
             with self._environment.begin(write=True) as transaction:
                 yield transaction
         except lmdb.Error as error:
             raise IndexFailed(f"the index transaction failed: {error}") from None
+        except _UNREADABLE as error:
+            raise IndexFailed(f"the index is damaged: {error}") from error
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
-        """Hold one snapshot. Never across an await or a yield to a caller: an old one makes the index grow."""
+        """Hold one snapshot. Never across an await or a yield to a caller: an old one makes the index grow.
+
+        Raises IndexFailed where LMDB fails, or gives what nobody can have put.
+        """
         self._check_process()
         try:
             with self._environment.begin() as transaction:
                 yield transaction
         except lmdb.Error as error:
             raise IndexFailed(f"the index can't be read: {error}") from None
+        except _UNREADABLE as error:
+            raise IndexFailed(f"the index is damaged: {error}") from error
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():

@@ -144,13 +144,21 @@ class IndexTables:
             yield from (row for row in rows if before is None or row < before)
 
     def extents(self, transaction: Transaction, stream: str, start: int, stop: int, size_max: int) -> list[Extent]:
-        """List the extents that hold events `start` to `stop` (without it), until they add up to `size_max` bytes."""
+        """List the extents that hold events `start` to `stop` (without it), until they add up to `size_max` bytes.
+
+        Each goes on behind the one before. Raises IndexFailed if one doesn't, or it would be read for ever.
+        """
         state = self.snapshot_state(transaction, stream)
         if state is None or start >= stop:
             return []
         found: list[Extent] = []
-        size = 0
+        size = due = 0
         for extent in self._all_extents(transaction, state, start):
+            if extent.first < due or not extent.events:
+                raise IndexFailed(
+                    f"the index contradicts itself: it has event {extent.first} of {stream} elsewhere, too"
+                )
+            due = extent.first + extent.events
             if extent.first >= stop or (found and size + extent.size > size_max):
                 break
             if extent.first + extent.events > start:

@@ -13,7 +13,9 @@ import pytest
 from turnkeeper.storage import index as index_module
 from turnkeeper.storage.errors import Failed, IndexFailed
 from turnkeeper.storage.index import Index
+from turnkeeper.storage.index_records import EXTENT, RECORD
 from turnkeeper.storage.journal import Journal
+from turnkeeper.storage.limits import EXTENTS_MAX
 from turnkeeper.storage.reading import open_reader
 from turnkeeper.storage.requests import Append, Appended
 from turnkeeper.storage.verify import verify
@@ -191,6 +193,57 @@ def test_an_index_that_contradicts_itself_is_an_index_that_failed(memory_path: P
             pytest.raises(IndexFailed, match="contradicts itself"),
         ):
             reader.rows(10)
+        store.kill()
+
+
+@pytest.mark.parametrize("field", ["number of events", "first event"])
+def test_an_index_that_leads_back_to_what_was_read_is_an_index_that_failed(memory_path: Path, field: str) -> None:
+    """Whoever reads a stream along it gets an end, and not the same events for ever."""
+    with new_store(memory_path / "store") as store:
+        journal = store.open()
+        appended(journal, create("a", lines("a", 0, 1)))
+        for seq in range(1, EXTENTS_MAX + 2):
+            appended(journal, Append("a", 1, seq, lines("a", seq, 1)))
+        with journal._index.writing() as transaction:
+            if field == "number of events":
+                blocks = journal._index._databases["blocks"]
+                (key, block), *_ = transaction.cursor(db=blocks)
+                extents = bytearray(block)
+                second = EXTENT.size
+                extents[second + 16 : second + 20] = bytes(4)
+                transaction.put(key, bytes(extents), db=blocks)
+            else:
+                record = bytearray(transaction.get(b"a", db=journal._index._streams))
+                record[RECORD.size - 8 : RECORD.size] = (EXTENTS_MAX - 1).to_bytes(8, "little")
+                transaction.put(b"a", bytes(record), db=journal._index._streams)
+        with (
+            contextlib.closing(open_reader(str(store.path), journal.index_directory)) as reader,
+            pytest.raises(IndexFailed, match="contradicts itself"),
+        ):
+            reader.read("a")
+        store.kill()
+
+
+@pytest.mark.parametrize(
+    ("table", "value"),
+    [("summaries", b'{"title": "t'), ("summaries", b'{"title": "\xff"}'), ("streams", b"too short")],
+    ids=["no JSON", "no UTF-8", "no record"],
+)
+def test_an_index_with_values_that_nobody_put_is_an_index_that_failed(
+    memory_path: Path, table: str, value: bytes
+) -> None:
+    """In one line, which says how it is built anew; the journal beside it is good."""
+    with new_store(memory_path / "store") as store:
+        journal = store.open()
+        appended(journal, create("a", lines("a", 0, 3)))
+        with journal._index.writing() as transaction:
+            transaction.put(b"a", value, db=journal._index._databases[table])
+        with (
+            contextlib.closing(open_reader(str(store.path), journal.index_directory)) as reader,
+            pytest.raises(IndexFailed, match="the index is damaged") as caught,
+        ):
+            reader.row("a")
+        assert "journal rebuild" in caught.value.message()
         store.kill()
 
 
