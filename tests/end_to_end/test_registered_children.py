@@ -22,7 +22,7 @@ from ..marks import appears, is_there
 from ..outcomes import collect
 from ..served import kill
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path", "deadline"), pytest.mark.shared_store]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("import_path", "deadline")]
 
 AT_ONCE = RestartPolicy(backoff_first=0, backoff_max=0)
 ONE_IS_TOO_MANY = RestartPolicy(intensity=0)
@@ -120,7 +120,6 @@ async def test_a_child_that_is_started_again_by_name_has_its_name_again(
     assert await clerk.ask("notes") == ["at home"]
 
 
-@pytest.mark.shared_store(False)
 async def test_a_name_that_is_taken_stops_the_start(runtime: Runtime, other: Runtime, store: Path) -> None:
     """Before the actor is made; those before it are stopped, and their names are free."""
     await runtime.spawn(Clerk, "first", name="clerk")
@@ -180,7 +179,6 @@ async def test_a_start_that_fails_or_is_cancelled_leaves_no_name(runtime: Runtim
     assert names_taken(store) == []
 
 
-@pytest.mark.shared_store(False)
 async def test_a_child_that_cannot_have_a_name_is_refused_before_anything_starts(runtime: Runtime, store: Path) -> None:
     """What is no name, what can't be asked, and a supervisor that belongs to no store."""
     marks = store.parent / "marks"
