@@ -146,7 +146,7 @@ def test_a_disk_too_small_for_a_store_is_full(cli: CommandLine, tmp_path: Path) 
     """Where not even an empty store finds room the exit code is 6, and no process is left."""
     with mounted(tmp_path / "disk", "-o", "size=64k"):
         outcome = cli.run("session", "new", "--json", "--store", tmp_path / "disk" / "store")
-        assert_one_line(outcome, 6, "No space left on device")
+        assert_one_line(outcome, 6, "are kept in reserve", "make space")
         assert cli.here("status", "--store", tmp_path / "disk" / "store").code == 3
 
 
