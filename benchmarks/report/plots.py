@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import Any, Final, TypeAlias
 
 from matplotlib import rc_context
@@ -44,6 +45,9 @@ _STYLE: Final[dict[Any, Any]] = {
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK),
 }
 _MARGIN_INCHES: Final = 0.75
+_NAME_CHARACTERS: Final = 26
+_TITLE_CHARACTERS: Final = 34
+"""Longer names of lines and titles above them go on in a second line, or no room is left for what is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +133,7 @@ def _draw_throughput(runs: Sequence[Run]) -> Figure | None:
             axis.plot([low, high], [place, place], color=_INK, linewidth=1)
         _name_lines(axis, panel, str(load))
         _plain_numbers(axis)
-    axes[-1].set_xlabel("events a second; a line: slowest to fastest round")
+    axes[-1].set_xlabel("events a second\n(a line: slowest to fastest round)")
     return figure
 
 
@@ -143,12 +147,13 @@ def _colour(flushes: Flushes) -> str:
 
 
 def _name_lines(axis: Axes, panel: Sequence[Flushes], title: str) -> None:
-    axis.set_yticks(range(len(panel)), [each.name.removeprefix("turnkeeper ") for each in panel])
+    names = [fill(each.name.removeprefix("turnkeeper "), _NAME_CHARACTERS) for each in panel]
+    axis.set_yticks(range(len(panel)), names, fontsize=8, linespacing=0.9)
     for label, each in zip(axis.get_yticklabels(), panel, strict=True):
         label.set_fontweight("bold" if each.is_ours else "normal")
     axis.set_ylim(len(panel) - 0.5, -0.5)
     axis.tick_params(axis="y", length=0)
-    axis.set_title(title, loc="left", fontsize=9, fontweight="bold")
+    axis.set_title(fill(title, _TITLE_CHARACTERS), loc="left", fontsize=9, fontweight="bold")
     axis.grid(axis="x", color=OTHER_COLOUR, alpha=0.25)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -141,6 +142,16 @@ def test_nothing_is_drawn_without_its_data(runs: list[Run], names: list[str]) ->
     """One size is no curve, one session no throughput, and an empty result no drawing at all."""
     assert [plot.name for plot in plots_of(runs)] == names
     assert page_of(result_of(*runs))
+
+
+def test_a_long_name_goes_on_in_a_second_line() -> None:
+    """In one it would take the room of what is drawn, of which the drawing then says that there is none left."""
+    name = "a library's SQLite saver, a state of one hundred messages"
+    runs = [replace(run, params={**run.params, "against": name}) for run in flush_runs()]
+    latencies, throughput = plots_of(runs)
+    for svg in (latencies.svg, throughput.svg):
+        lines = re.findall(r">([^<>]+)</t(?:ext|span)>", svg)
+        assert {"a library's SQLite saver,", "a state of one hundred", "messages"} <= set(lines)
 
 
 def test_markdown_tells_everything() -> None:
