@@ -235,7 +235,7 @@ def _sync(handle: int) -> None:
 
 
 @cache
-def _libc() -> ctypes.CDLL:
+def c_library() -> ctypes.CDLL:
     """Load the C library, once: each loading makes classes of its functions anew."""
     return ctypes.CDLL(None, use_errno=True)
 
@@ -247,7 +247,7 @@ def _allocate(handle: int, offset: int, length: int) -> None:
     """Allocate by fallocate(KEEP_SIZE); where it isn't supported, do nothing."""
     if sys.platform != "linux":
         return
-    if _libc().fallocate(handle, _FALLOC_FL_KEEP_SIZE, ctypes.c_int64(offset), ctypes.c_int64(length)) != 0:
+    if c_library().fallocate(handle, _FALLOC_FL_KEEP_SIZE, ctypes.c_int64(offset), ctypes.c_int64(length)) != 0:
         code = ctypes.get_errno()
         if code not in (errno.EOPNOTSUPP, errno.ENOSYS):
             raise OSError(code, os.strerror(code))
@@ -268,7 +268,7 @@ def _rename_without_replacing(source: str, target: str) -> None:
 def _rename_at(source: str, target: str, how: int) -> bool:
     """Rename by renameat2; False where the system or the file system can't do it so. Raises OSError."""
     if sys.platform == "linux":
-        libc = _libc()
+        libc = c_library()
         if hasattr(libc, "renameat2"):
             if libc.renameat2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), how) == 0:
                 return True

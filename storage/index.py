@@ -11,7 +11,7 @@ import os
 import struct
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from operator import eq
 from typing import Any, TypeAlias
 
@@ -119,30 +119,25 @@ class Index(IndexTables):
 
     # -- transactions
 
-    @contextmanager
-    def writing(self) -> Iterator[Transaction]:
+    def writing(self) -> AbstractContextManager[Transaction]:
         """Run the one write transaction. Raises IndexFailed where LMDB fails, or gives what nobody can have put."""
-        self._check_process()
-        try:
-            with self._environment.begin(write=True) as transaction:
-                yield transaction
-        except lmdb.Error as error:
-            raise IndexFailed(f"the index transaction failed: {error}") from None
-        except _UNREADABLE as error:
-            raise IndexFailed(f"the index is damaged: {error}") from error
+        return self._transaction("the index transaction failed", write=True)
 
-    @contextmanager
-    def reading(self) -> Iterator[Transaction]:
+    def reading(self) -> AbstractContextManager[Transaction]:
         """Hold one snapshot. Never across an await or a yield to a caller: an old one makes the index grow.
 
         Raises IndexFailed where LMDB fails, or gives what nobody can have put.
         """
+        return self._transaction("the index can't be read", write=False)
+
+    @contextmanager
+    def _transaction(self, failed: str, *, write: bool) -> Iterator[Transaction]:
         self._check_process()
         try:
-            with self._environment.begin() as transaction:
+            with self._environment.begin(write=write) as transaction:
                 yield transaction
         except lmdb.Error as error:
-            raise IndexFailed(f"the index can't be read: {error}") from None
+            raise IndexFailed(f"{failed}: {error}") from None
         except _UNREADABLE as error:
             raise IndexFailed(f"the index is damaged: {error}") from error
 

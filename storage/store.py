@@ -25,7 +25,6 @@ import sys
 import time
 import uuid
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
 
 from .errors import NewerFormat, StorageError, StoreMissing, StoreRefused
@@ -219,19 +218,13 @@ def refused_file_system(path: str) -> str | None:
         return None
     import ctypes
 
+    from .filesystem import c_library
+
     buffer = ctypes.create_string_buffer(256)  # struct statfs is 120 bytes; its first member is the type
-    if _libc().statfs(os.fsencode(path), buffer) != 0:
+    if c_library().statfs(os.fsencode(path), buffer) != 0:
         return None
     kind = int.from_bytes(buffer.raw[:8], sys.byteorder) & 0xFFFFFFFF
     return _REFUSED_FILE_SYSTEMS.get(kind)
-
-
-@cache
-def _libc() -> Any:
-    """Load the C library, once: each loading makes classes of its functions anew."""
-    import ctypes
-
-    return ctypes.CDLL(None)
 
 
 def _sync_file_and_directory(descriptor: int, path: str) -> None:
