@@ -160,6 +160,9 @@ def test_a_task_whose_files_are_taken_away_is_seen_and_stopped(tmp_path: Path, h
     store = tmp_path / "store"
     with no_task_left(store), connect(store) as runtime:
         task = runtime.start_task(["sh", "-c", "echo printed; sleep 100"])
+        pieces = task.follow()
+        assert next(pieces).data == b"printed\n"
+        pieces.close()
         place = store / "tasks" / task.id
         kept = place.with_name("kept")
         place.rename(kept)
