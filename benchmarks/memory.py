@@ -4,8 +4,8 @@ The sessions are in one host process, each flushes every event. Measured is the 
 keeps to itself; pages of the index that it maps are the system's to take back. First all sessions flush as fast as they
 can, so that the greatest batch there can be is behind it: LMDB keeps the pages of its greatest transaction, and a disk
 that stands still for a moment makes one. The first part isn't counted: caches and buffers, bounded as they are, fill up
-then. Of the rest a line's slope is taken; its spread is what it lies in with 95 % confidence: with zero in
-there, no growth can be told from none. A short run sees mostly the filling of caches.
+then. Of the rest a line's slope is taken; it lies in its bounds with 95 % confidence: with zero in there, no growth can
+be told from none. A short run sees mostly the filling of caches.
 """
 
 from __future__ import annotations
@@ -135,6 +135,6 @@ def _judge(sizes: Sizes, samples: Sequence[Sample], reached: Figures) -> Run:
         figures,
         {"begin_kib": round(begin, 1)},
         round(end / begin, 4),
-        spread={"slope_kib_a_minute": (round(found.low, 2), round(found.high, 2))},
+        bounds={"slope_kib_a_minute": (round(found.low, 2), round(found.high, 2))},
         series={"writer_kib over seconds": [(each.seconds, each.kib) for each in samples]},
     )

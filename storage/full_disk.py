@@ -5,15 +5,19 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from .errors import Failed, StoreFull
 from .filesystem import FileSystem
 from .limits import RESERVE_BYTES
 
+NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a system says of a full disk, a quota and a limit that are used up."""
+
 
 def lacks_space(error: OSError) -> bool:
     """Say whether an error means that a disk is full, or a quota or a limit used up."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return error.errno in NO_SPACE
 
 
 @contextmanager

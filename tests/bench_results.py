@@ -60,8 +60,8 @@ def memory_run() -> Run:
     points = [(float(second), 22_000.0 + second) for second in range(100)]
     figures = {"slope_kib_a_minute": 60.0, "end_kib": 22_100.0}
     params = {"sessions": 1_000, "seconds": 600.0}
-    spread = {"slope_kib_a_minute": (59.0, 61.0)}
-    return Run("memory end over begin", params, figures, spread=spread, series={"writer_kib over seconds": points})
+    bounds = {"slope_kib_a_minute": (59.0, 61.0)}
+    return Run("memory end over begin", params, figures, bounds=bounds, series={"writer_kib over seconds": points})
 
 
 def result_of(*runs: Run, suite: str = "flush", left_out: dict[str, str] | None = None) -> Result:

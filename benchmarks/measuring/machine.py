@@ -25,6 +25,9 @@ SYSTEM_CACHES = Path("/proc/sys/vm/drop_caches")
 LIBRARIES: Final = ("anyio", "trio", "msgpack", "lmdb", "orjson", "zlib-ng")
 """What takes part in whatever is measured of ours."""
 
+IN_MEMORY: Final = ("tmpfs", "ramfs")
+"""File systems whose files are in memory."""
+
 SYNCED_BYTES: Final = 512
 _SYNCS = 101
 _GIT_SECONDS = 5.0
@@ -47,7 +50,7 @@ def describe_machine(directory: Path) -> dict[str, Any]:
         "seed": SEED,
         "versions": {**{name: _version(name) for name in LIBRARIES}, "sqlite": sqlite3.sqlite_version},
     }
-    if kind in ("tmpfs", "ramfs"):
+    if kind in IN_MEMORY:
         facts["warning"] = f"{kind}: a sync costs nothing here, so nothing that syncs can be judged by this"
     return facts
 

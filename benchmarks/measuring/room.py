@@ -12,6 +12,8 @@ from typing import Final
 
 from turnkeeper.storage.store import STORE_FILE
 
+from .machine import IN_MEMORY, file_system
+
 SPARE_BYTES: Final = 512 * 1024 * 1024
 """What has to be left on the disk beside what a benchmark writes."""
 
@@ -37,9 +39,14 @@ def require_no_store(directory: Path) -> None:
 
 
 def free_bytes(directory: Path) -> int:
-    """Give how many bytes of the directory's disk are free to this user."""
+    """Give how many bytes of the directory's disk are free to this user.
+
+    On a file system in memory these aren't more than memory has, less `SPARE_BYTES` for whoever measures there.
+    """
     found = os.statvfs(directory)
-    return found.f_bavail * found.f_frsize
+    free = found.f_bavail * found.f_frsize
+    memory = free_memory_bytes() if file_system(directory) in IN_MEMORY else None
+    return free if memory is None else min(free, max(0, memory - SPARE_BYTES))
 
 
 def require_space(directory: Path, size: int) -> None:

@@ -1,9 +1,9 @@
-"""What every benchmark here measures by: subjects take turns; medians and ratios are told, and how far rounds differ.
+"""What every benchmark here measures by: subjects take turns; medians and ratios are told, and how sure these are.
 
 A ratio within one run is the result; absolute times are context, since they change with the machine and its mood. So
 subjects that are compared take turns within one run, and one round of each makes a pair: what both have in common, a
 slow disk or a busy neighbour, is gone from their ratio. A result is the median over the rounds, of the ratio too, and
-stands beside the smallest and the largest one.
+stands beside the bounds between which another run's is expected.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, TypeAlias, TypeVar
 
+from .bounds import Bounds, bounds_of
+
 Figures: TypeAlias = dict[str, float]
-Spread: TypeAlias = tuple[float, float]
-"""The smallest and the largest round."""
 
 Tell: TypeAlias = Callable[[str], None]
 """Takes one line for people on what is being done."""
@@ -40,10 +40,10 @@ class Rounds:
 class Run:
     """One result: `figures` are ours, `base` those compared with, `ratio` ours over base or as the name says.
 
-    `spread` has the bounds of ours and of the "ratio": the smallest and the largest round, or what the name says.
-    `compared` is the figure that it is about, and that the ratio is of. `series` are measurements over something, as
-    pairs. `marks` are what it was to reach: each names the figure that counts, at most or at least how much, and
-    whether that is met.
+    `bounds` has those of ours and of the "ratio": between which another run's median is expected 19 times of 20, or of
+    what the name says. `compared` is the figure that it is about, and that the ratio is of. `series` are measurements
+    over something, as pairs. `marks` are what it was to reach: each names the figure that counts, at most or at least
+    how much, and whether that is met.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Run:
     figures: Figures
     base: Figures = field(default_factory=dict)
     ratio: float | None = None
-    spread: dict[str, Spread] = field(default_factory=dict)
+    bounds: dict[str, Bounds] = field(default_factory=dict)
     rounds: Rounds = field(default_factory=Rounds)
     series: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     compared: str | None = None
@@ -66,11 +66,11 @@ def run_of(
     *,
     compared: str | None = None,
 ) -> Run:
-    """Make a run of the rounds of ours and of what they took turns with: medians, and the smallest and largest round.
+    """Make a run of the rounds of ours and of what they took turns with: medians and their bounds.
 
     The ratio is of the figure `compared`, which both have: the median of the ratios that the pairs of rounds have, not
-    the ratio of the medians. With one round there is no spread, without a base no ratio. Raises ValueError where rounds
-    have no partner.
+    the ratio of the medians. With one round there are no bounds, without a base no ratio. Raises ValueError where
+    rounds have no partner.
     """
     if base and len(base) != len(ours):
         raise ValueError(f"{name}: {len(ours)} rounds of ours can't be compared with {len(base)}")
@@ -84,7 +84,7 @@ def run_of(
         medians(ours),
         medians(base) if base else {},
         _rounded(statistics.median(rounds.ratio)) if rounds.ratio else None,
-        _spreads(rounds) if len(ours) > 1 else {},
+        figure_bounds({**rounds.figures, **({"ratio": rounds.ratio} if rounds.ratio else {})}),
         rounds,
         compared=compared,
     )
@@ -94,9 +94,10 @@ def _columns(rounds: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
     return {name: [_rounded(each[name]) for each in rounds] for name in rounds[0]} if rounds else {}
 
 
-def _spreads(rounds: Rounds) -> dict[str, Spread]:
-    values = {**rounds.figures, **({"ratio": rounds.ratio} if rounds.ratio else {})}
-    return {name: (min(of_rounds), max(of_rounds)) for name, of_rounds in values.items()}
+def figure_bounds(rounds: Mapping[str, Sequence[float]]) -> dict[str, Bounds]:
+    """Give the bounds of each figure of which there is more than one round."""
+    found = {name: bounds_of(values) for name, values in rounds.items() if len(values) > 1}
+    return {name: (_rounded(low), _rounded(high)) for name, (low, high) in found.items()}
 
 
 def medians(rounds: Sequence[Mapping[str, float]]) -> Figures:

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from .bounds import EXPECTED, student_t
+
 BLOCKS = 20
-_STUDENT_T = 2.101
-"""Of 95 %, two-sided, for a line through `BLOCKS` points: 18 degrees of freedom."""
 
 
 class Trend(NamedTuple):
@@ -42,5 +42,5 @@ def trend(points: Sequence[tuple[float, float]]) -> Trend:
     line = statistics.linear_regression(xs, ys)
     spread = sum((x - statistics.fmean(xs)) ** 2 for x in xs)
     rest = sum((y - line.intercept - line.slope * x) ** 2 for x, y in zip(xs, ys, strict=True))
-    error = math.sqrt(rest / (BLOCKS - 2) / spread)
-    return Trend(line.slope, line.slope - _STUDENT_T * error, line.slope + _STUDENT_T * error)
+    error = student_t(EXPECTED, BLOCKS - 2) * math.sqrt(rest / (BLOCKS - 2) / spread)
+    return Trend(line.slope, line.slope - error, line.slope + error)

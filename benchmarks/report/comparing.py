@@ -4,25 +4,19 @@ What is compared is the ratio of ours over what took turns with it, where a run 
 do to both subjects is gone from it. Else it is the figure that the run is about, a time of one moment against a time of
 another: between machines these aren't compared at all.
 
-Bounds come from a bootstrap: rounds of both are drawn again and again with replacement, and the change of their medians
-taken. A difference is told only where the bounds of 99 % leave out no change, and where either side has `ROUNDS_MIN`
-rounds: fewer can't show so much, whatever they were. What these bounds don't know is how much two runs differ that
-measure the same: rounds of one run share its moment.
+A difference is told only where the bounds of 99 % leave out no change (`measuring.bounds`). They know how much rounds
+differ, and how much runs do that measure the same.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from ..measuring.runs import SEED, Run, Spread
+from ..measuring.bounds import EXPECTED, SURE, Bounds, change_bounds
+from ..measuring.runs import Run
 from .results import Result
-
-CONFIDENCE: Final = 0.99
-DRAWS: Final = 1_000
-ROUNDS_MIN: Final = 5
 
 Verdict: TypeAlias = Literal["better", "worse", "no difference told"]
 
@@ -43,8 +37,7 @@ class Row(NamedTuple):
     """One run in both results: the medians, the change from one to the other with its bounds, and what it means.
 
     A change of 0.1 is ten percent more. `why` says why no difference could be told, where not the bounds do.
-    `is_within` says whether the later median lies between the smallest and the largest round of before; None where it
-    had one round.
+    `is_within` says whether the later median lies in the bounds of before; None where that had one round.
     """
 
     suite: str
@@ -54,7 +47,7 @@ class Row(NamedTuple):
     before: float
     after: float
     change: float | None
-    bounds: Spread | None
+    bounds: Bounds | None
     verdict: Verdict
     why: str
     is_within: bool | None
@@ -85,7 +78,7 @@ class Comparison:
 
     @property
     def within(self) -> tuple[int, int]:
-        """Count the rows whose later median lies among the rounds of before, and all of which that can be said."""
+        """Count the rows whose later median lies in the bounds of before, and all of which that can be said."""
         told = [row.is_within for row in self.rows if row.is_within is not None]
         return sum(told), len(told)
 
@@ -94,7 +87,7 @@ class Comparison:
         plain = asdict(self)
         for name in ("rows", "only_before", "only_after"):
             plain[name] = [each._asdict() for each in getattr(self, name)]
-        return {"confidence": CONFIDENCE, **plain}
+        return {"confidence": SURE, "within_expected": EXPECTED, **plain}
 
 
 def compare(before: Result, after: Result) -> Comparison:
@@ -102,10 +95,9 @@ def compare(before: Result, after: Result) -> Comparison:
     machine, software = (_differing(before.machine, after.machine, names) for names in (_MACHINE, _SOFTWARE))
     comparison = Comparison(machine, software)
     first, second = _by_key(before), _by_key(after)
-    draw = random.Random(SEED)
     for key, (suite, run) in first.items():
         if key in second:
-            comparison.rows.append(_compare_runs(suite, run, second[key][1], draw, same_machine=not machine))
+            comparison.rows.append(_compare_runs(suite, run, second[key][1], same_machine=not machine))
     comparison.only_before += _alone(first, second)
     comparison.only_after += _alone(second, first)
     return comparison
@@ -155,7 +147,7 @@ def _differing_params(one: Run, other: Run) -> set[str]:
 # -- how far they differ
 
 
-def _compare_runs(suite: str, before: Run, after: Run, draw: random.Random, *, same_machine: bool) -> Row:
+def _compare_runs(suite: str, before: Run, after: Run, *, same_machine: bool) -> Row:
     of = _compared_figure(before)
     values = [_rounds(run, of) for run in (before, after)]
     old, new = (_value(run, of) for run in (before, after))
@@ -165,11 +157,12 @@ def _compare_runs(suite: str, before: Run, after: Run, draw: random.Random, *, s
         why = "times of two machines"
     elif change is None or min(map(min, filter(None, values)), default=0.0) <= 0:
         why = "no relation to nothing"
-    elif min(map(len, values)) < ROUNDS_MIN:
-        why = f"fewer than {ROUNDS_MIN} rounds"
-    bounds = None if why else _bounds(values[0], values[1], draw)
+    elif min(map(len, values)) < 2:
+        why = "measured once"
+    bounds = None if why else change_bounds(*values)
     verdict = _verdict(bounds, _is_more_better(before, of))
-    within = min(values[0]) <= new <= max(values[0]) if len(values[0]) > 1 else None
+    low, high = before.bounds.get(of, (0.0, 0.0))
+    within = low <= new <= high if len(values[0]) > 1 else None
     return Row(suite, before.name, before.params, of, old, new, change, bounds, verdict, why, within)
 
 
@@ -194,20 +187,7 @@ def _is_more_better(run: Run, of: str) -> bool:
     return any(name in about for name in _MORE_IS_BETTER)
 
 
-def _bounds(before: Sequence[float], after: Sequence[float], draw: random.Random) -> Spread:
-    """Give the bounds of the change from one median to the other."""
-    changes = sorted(_drawn_median(after, draw) / _drawn_median(before, draw) - 1 for _ in range(DRAWS))
-    left_out = int(DRAWS * (1 - CONFIDENCE) / 2)
-    return changes[left_out], changes[-1 - left_out]
-
-
-def _drawn_median(values: Sequence[float], draw: random.Random) -> float:
-    drawn = sorted(draw.choices(values, k=len(values)))
-    middle = len(drawn) // 2
-    return drawn[middle] if len(drawn) % 2 else (drawn[middle - 1] + drawn[middle]) / 2
-
-
-def _verdict(bounds: Spread | None, is_more_better: bool) -> Verdict:
+def _verdict(bounds: Bounds | None, is_more_better: bool) -> Verdict:
     if bounds is None or bounds[0] <= 0 <= bounds[1]:
         return "no difference told"
     return "better" if (bounds[0] > 0) == is_more_better else "worse"

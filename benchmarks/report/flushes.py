@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..measuring.bounds import Bounds
 from ..measuring.durability import POWER_LOSS, our_survival
-from ..measuring.runs import Figures, Run, Spread
+from ..measuring.runs import Figures, Run, figure_bounds
 from .wording import number, table_row
 
 SUITE_NAME = "flush "
@@ -37,7 +38,7 @@ class Flushes:
     is_ours: bool
     load: Load
     figures: Figures
-    spread: dict[str, Spread]
+    bounds: dict[str, Bounds]
     survives: str
     sessions: int
 
@@ -55,12 +56,12 @@ def flushes_of(runs: Sequence[Run]) -> list[Flushes]:
             load = _load_of(run.params)
             subject = _ours(run.params) if is_ours else str(run.params["against"])
             figures, rounds = (run.figures, run.rounds.figures) if is_ours else (run.base, run.rounds.base)
-            spread = {name: (min(values), max(values)) for name, values in rounds.items() if len(values) > 1}
+            bounds = figure_bounds(rounds)
             mine = is_ours or subject.startswith("turnkeeper ")
             ours_survive = our_survival(run.params.get("durability", "fsync"))
             survives = ours_survive if is_ours else str(run.params.get("survives", ""))
             sessions = load.sessions if is_ours else run.params.get("base_sessions", load.sessions)
-            found.setdefault((subject, load), Flushes(subject, mine, load, figures, spread, survives, sessions))
+            found.setdefault((subject, load), Flushes(subject, mine, load, figures, bounds, survives, sessions))
     return list(found.values())
 
 

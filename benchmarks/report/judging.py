@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from ..measuring.runs import Run, Spread
+from ..measuring.bounds import Bounds
+from ..measuring.runs import Run
 
 Verdict: TypeAlias = Literal["met", "missed", "another size", "not measured"]
 
@@ -18,8 +19,8 @@ Verdict: TypeAlias = Literal["met", "missed", "another size", "not measured"]
 class Mark:
     """`figure` of the run `name` is to be at most, or at least, so much.
 
-    `params` are those of the run that is meant; `size` is how large it has to be at least to be judged. A `bound` other
-    than the median's is of the run's spread: "low" for what has to be told from none.
+    `params` are those of the run that is meant; `size` is how large it has to be at least to be judged. `bound` says
+    what is judged: the median, or the lower one of its bounds for what has to be told from none.
     """
 
     work: str
@@ -53,26 +54,26 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A mark beside what was measured: the value and its spread, where there is a run."""
+    """A mark beside what was measured: the value and its bounds, where there is a run."""
 
     mark: Mark
     verdict: Verdict
     value: float | None = None
-    spread: Spread | None = None
+    bounds: Bounds | None = None
 
     @property
     def words(self) -> str:
-        """Say how it stands; also whether only the median does, and not every round."""
+        """Say how it stands; also whether another run could stand otherwise."""
         if self.verdict == "another size":
             return "of another size"
         return self.verdict if self.is_sure else f"{self.verdict}, by the median"
 
     @property
     def is_sure(self) -> bool:
-        """Say whether each round stands as the median does."""
-        if self.spread is None or self.mark.bound == "low" or self.verdict not in ("met", "missed"):
+        """Say whether both bounds stand as the median does."""
+        if self.bounds is None or self.mark.bound == "low" or self.verdict not in ("met", "missed"):
             return True
-        return all(self.mark.is_met_by(value) == (self.verdict == "met") for value in self.spread)
+        return all(self.mark.is_met_by(value) == (self.verdict == "met") for value in self.bounds)
 
     @property
     def hindered(self) -> str:
@@ -93,14 +94,14 @@ def _judge(mark: Mark, runs: Sequence[Run]) -> Judged:
     if not found:
         return Judged(mark, "not measured")
     run = max(found, key=mark.holds_for)
-    value, spread = _value(mark, run), run.spread.get(mark.figure)
+    value, bounds = _value(mark, run), run.bounds.get(mark.figure)
     assert value is not None
     if not mark.holds_for(run):
-        return Judged(mark, "another size", value, spread)
-    met = mark.is_met_by(spread[0] if mark.bound == "low" and spread else value)
+        return Judged(mark, "another size", value, bounds)
+    met = mark.is_met_by(bounds[0] if mark.bound == "low" and bounds else value)
     bound = {"at_most": mark.at_most} if mark.at_most is not None else {"at_least": mark.at_least}
     run.marks.append({"of": mark.figure, **bound, "met": met})
-    return Judged(mark, "met" if met else "missed", value, spread)
+    return Judged(mark, "met" if met else "missed", value, bounds)
 
 
 def _value(mark: Mark, run: Run) -> float | None:

@@ -40,9 +40,9 @@ def _lines(result: Result) -> Iterator[str]:
 
 
 HOW_IT_IS_TOLD: Final = (
-    "Subjects took turns. A figure is the median over the rounds; behind it stand the smallest and the largest round. "
-    "A ratio is ours over the other's, the median of the ratios that pairs of rounds have. Ratios carry over to "
-    "another machine, times don't."
+    "Subjects took turns. A figure is the median over the rounds; behind it stand the bounds between which another "
+    "run's median is expected, 19 times of 20. A ratio is ours over the other's, the median of the ratios of the pairs "
+    "of rounds. Ratios carry over to another machine, times don't."
 )
 
 
@@ -72,7 +72,7 @@ def marks_table(judged: Sequence[Judged]) -> Iterator[str]:
     yield "| what | mark | measured | | what stands in the way |"
     yield "| --- | --- | --- | --- | --- |"
     for each in judged:
-        measured = "" if each.value is None else with_bounds(each.value, each.spread)
+        measured = "" if each.value is None else with_bounds(each.value, each.bounds)
         words = (each.mark.what, each.mark.words, measured, f"{SIGNS[each.verdict]}{each.words}", each.hindered)
         yield table_row(words)
 
@@ -97,8 +97,8 @@ def _run_row(run: Run) -> str:
         return table_row((title_of(run), pairs(params), "", f"{other}: {run.params['left_out']}", ""))
     name = run.compared
     shown = run.figures if name is None else {name: run.figures[name]}
-    ours = ", ".join(f"{each} {with_bounds(value, run.spread.get(each))}" for each, value in shown.items())
+    ours = ", ".join(f"{each} {with_bounds(value, run.bounds.get(each))}" for each, value in shown.items())
     theirs = ", ".join(f"{each} {number(value)}" for each, value in run.base.items() if name is None or each == name)
     beside = f"{other}: {theirs}" if other and theirs else other or theirs
-    ratio = "" if run.ratio is None else with_bounds(run.ratio, run.spread.get("ratio"))
+    ratio = "" if run.ratio is None else with_bounds(run.ratio, run.bounds.get("ratio"))
     return table_row((title_of(run), pairs(params), ours, beside, ratio))

@@ -128,12 +128,12 @@ def _draw_throughput(runs: Sequence[Run]) -> Figure | None:
     for axis, (load, panel) in zip(axes, panels.items(), strict=True):
         for place, each in enumerate(panel):
             value = each.figures["per_second"]
-            low, high = each.spread.get("per_second", (value, value))
+            low, high = each.bounds.get("per_second", (value, value))
             axis.barh([place], [value], height=0.6, color=_colour(each), alpha=0.75)
             axis.plot([low, high], [place, place], color=_INK, linewidth=1)
         _name_lines(axis, panel, str(load))
         _plain_numbers(axis)
-    axes[-1].set_xlabel("events a second\n(a line: slowest to fastest round)")
+    axes[-1].set_xlabel("events a second\n(a line: where another run's median is expected)")
     return figure
 
 

@@ -76,9 +76,9 @@ class Result:
 
 def _run(content: Mapping[str, Any]) -> Run:
     known = {each.name: content[each.name] for each in fields(Run)}
-    spread = {name: (float(low), float(high)) for name, (low, high) in known["spread"].items()}
+    bounds = {name: (float(low), float(high)) for name, (low, high) in known["bounds"].items()}
     series = {name: [(float(x), float(y)) for x, y in points] for name, points in known["series"].items()}
-    return Run(**{**known, "spread": spread, "series": series, "rounds": Rounds(**known["rounds"])})
+    return Run(**{**known, "bounds": bounds, "series": series, "rounds": Rounds(**known["rounds"])})
 
 
 def command_line() -> str:

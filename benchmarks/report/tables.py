@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from ..measuring.bounds import Bounds
 from ..measuring.durability import POWER_LOSS
-from ..measuring.runs import Figures, Measured, Run, Spread
+from ..measuring.runs import Figures, Measured, Run, figure_bounds
 from .wording import between, label_of, number, pairs
 
 OURS: Final = "turnkeeper"
@@ -20,7 +21,7 @@ _BASE: Final = "base_"
 
 
 class Cell(NamedTuple):
-    """A figure as it is shown: the value, and between which bounds it lay."""
+    """A figure as it is shown: the value, and its bounds."""
 
     value: str
     bounds: str = ""
@@ -35,7 +36,7 @@ class Line:
 
     subject: str
     figures: Figures = field(default_factory=dict)
-    spread: Mapping[str, Spread] = field(default_factory=dict)
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
     ratios: dict[str, Cell] = field(default_factory=dict)
     left_out: str = ""
     note: str = ""
@@ -76,7 +77,7 @@ class Table:
     def cells(self, line: Line) -> list[Cell | None]:
         """Give a line's cells, one a column, None where it has nothing."""
         figures = [
-            Cell(number(line.figures[name]), between(line.spread.get(name))) if name in line.figures else None
+            Cell(number(line.figures[name]), between(line.bounds.get(name))) if name in line.figures else None
             for name in self.figures
         ]
         return [*figures, *(line.ratios.get(name) for name in self.ratios)]
@@ -121,7 +122,7 @@ def title_of(run: Run) -> str:
 def _add(table: Table, run: Run) -> None:
     other = run.params.get("against")
     if run.figures and not table.lines:
-        table.lines.append(Line(OURS, run.figures, run.spread))
+        table.lines.append(Line(OURS, run.figures, run.bounds))
     if "left_out" in run.params:
         table.lines.append(Line(str(other or OURS), left_out=str(run.params["left_out"])))
         return
@@ -130,11 +131,11 @@ def _add(table: Table, run: Run) -> None:
     subject = str(other or "base")
     line = next((each for each in table.lines if each.subject == subject), None)
     if line is None:
-        line = Line(subject, run.base, _spreads(run.rounds.base), note=note_of(run), is_lesser=is_lesser(run))
+        line = Line(subject, run.base, figure_bounds(run.rounds.base), note=note_of(run), is_lesser=is_lesser(run))
         table.lines.append(line)
     if run.ratio is not None:
         name = run.compared or ""
-        line.ratios[name] = Cell(number(run.ratio), between(run.spread.get("ratio")))
+        line.ratios[name] = Cell(number(run.ratio), between(run.bounds.get("ratio")))
 
 
 def note_of(run: Run) -> str:
@@ -152,10 +153,6 @@ def note_of(run: Run) -> str:
 def is_lesser(run: Run) -> bool:
     """Say whether what the other keeps doesn't outlive a power loss."""
     return bool(run.params.get("survives", POWER_LOSS) != POWER_LOSS)
-
-
-def _spreads(rounds: Mapping[str, Sequence[float]]) -> dict[str, Spread]:
-    return {name: (min(values), max(values)) for name, values in rounds.items() if len(values) > 1}
 
 
 def _head(figure: str) -> str:

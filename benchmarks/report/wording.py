@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ..measuring.runs import Spread
+from ..measuring.bounds import Bounds
 
 UNITS: Final[Mapping[str, str]] = {
     "ms": "ms",
@@ -63,18 +63,18 @@ def number(value: float) -> str:
     return f"{value:.3g}" if abs(value) >= 1e-3 else f"{value:.1e}"
 
 
-def between(spread: Spread | None) -> str:
-    """Say between which bounds a value lay; nothing where that isn't known."""
-    if spread is None:
+def between(bounds: Bounds | None) -> str:
+    """Give bounds as words; nothing where there are none, or they are too near each other to show."""
+    if bounds is None:
         return ""
-    low, high = map(number, spread)
-    return low if low == high else f"{low} to {high}"
+    low, high = map(number, bounds)
+    return "" if low == high else f"{low} to {high}"
 
 
-def with_bounds(value: float, spread: Spread | None) -> str:
-    """Give a number with its bounds behind it, where these are known."""
-    bounds = between(spread)
-    return f"{number(value)} ({bounds})" if bounds else number(value)
+def with_bounds(value: float, bounds: Bounds | None) -> str:
+    """Give a number, and its bounds behind it where they can be told."""
+    told = between(bounds)
+    return f"{number(value)} ({told})" if told else number(value)
 
 
 def pairs(values: Mapping[str, Any]) -> str:

@@ -1,10 +1,10 @@
 """What thousands of tasks that end at once leave behind: memory of the node, zombies, descriptors.
 
 *Memory*: as many tasks as the machine can run, some at a time, each waited for; the slope of the node's anonymous
-memory over the tasks that have finished; its spread is what it lies in with 95 % confidence. The first part isn't
-counted, caches fill up then; a short run sees mostly these. *Timetable*: tasks begin at planned moments, whatever
-became of those before; what is late shows in their latency. Behind it nothing may be left: no process that nobody
-reaped, and no more descriptors than before in whatever serves the store, the host included.
+memory over the tasks that have finished, which lies in its bounds with 95 % confidence. The first part isn't counted,
+caches fill up then; a short run sees mostly these. *Timetable*: tasks begin at planned moments, whatever became of
+those before; what is late shows in their latency. Behind it nothing may be left: no process that nobody reaped, and no
+more descriptors than before in whatever serves the store, the host included.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ async def measure_finished(place: Place, sizes: Sizes) -> list[Run]:
             rounded,
             base,
             round(figures["end_kb"] / base["begin_kb"], 4),
-            spread={"kb_a_task": (round(found.low, 3), round(found.high, 3))},
+            bounds={"kb_a_task": (round(found.low, 3), round(found.high, 3))},
             series={"node_kb over tasks": samples},
         )
     ]

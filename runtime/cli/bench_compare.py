@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import click
 
-from turnkeeper.benchmarks.report.comparing import CONFIDENCE, Comparison, Row, Single, Verdict, compare
+from turnkeeper.benchmarks.measuring.bounds import EXPECTED, SURE
+from turnkeeper.benchmarks.report.comparing import Comparison, Row, Single, Verdict, compare
 from turnkeeper.benchmarks.report.results import NotAResult, Result, read_result
 
 from .commands import command
@@ -25,8 +26,8 @@ _ORDER: Final[tuple[Verdict, ...]] = ("worse", "better", "no difference told")
 def compare_results(invocation: Invocation, before: Path, after: Path) -> None:
     """Compare two results, each a directory that a benchmark got by --out, or a JSON file from there.
 
-    Of each run its ratio is compared, else the figure that it is about. A difference is told where 99 % of what a
-    bootstrap over the rounds draws agree; one row in a hundred does so by chance alone.
+    Of each run its ratio is compared, else the figure that it is about. A difference is told where it is 99 % sure,
+    from how much rounds differ and runs that measure the same; one row in a hundred does so by chance alone.
     """
     found = _read(before), _read(after)
     comparison = compare(*found)
@@ -56,15 +57,15 @@ def _print(comparison: Comparison, places: Sequence[Path], results: Sequence[Res
     print_text("")
     rows = sorted(comparison.rows, key=lambda row: _ORDER.index(row.verdict))
     if rows:
-        heads = ("verdict", "suite", "run", "with", "of", "before", "after", "change", f"{CONFIDENCE:.0%} bounds")
+        heads = ("verdict", "suite", "run", "with", "of", "before", "after", "change", f"{SURE:.0%} bounds")
         print_table(heads, [_cells(row, comparison.rows) for row in rows], right=("before", "after", "change"))
         print_text("")
     counts = ", ".join(f"{comparison.count(verdict)} {verdict}" for verdict in _ORDER)
-    print_text(f"{len(rows)} rows: {counts}; by chance alone about {len(rows) * (1 - CONFIDENCE):.0f} would differ.")
+    print_text(f"{len(rows)} rows: {counts}; by chance alone about {len(rows) * (1 - SURE):.0f} would differ.")
     within, told = comparison.within
     if told:
         share = f"{within} of {told} ({within / told:.0%})"
-        print_text(f"{share} of the later medians lie between the smallest and the largest round of before.")
+        print_text(f"{share} of the later medians lie in the bounds of before; {EXPECTED:.0%} are expected.")
     for name, singles in (("before", comparison.only_before), ("after", comparison.only_after)):
         if singles:
             print_text("")

@@ -34,27 +34,27 @@ def _print_runs(runs: Sequence[Mapping[str, Any]]) -> None:
         (
             run["name"],
             _pairs({name: value for name, value in run["params"].items() if name not in common}),
-            _pairs(run["figures"], run["spread"]),
+            _pairs(run["figures"], run["bounds"]),
             _pairs(run["base"]),
-            "" if run["ratio"] is None else _value(run["ratio"]) + _bounds(run["spread"].get("ratio")),
+            "" if run["ratio"] is None else _value(run["ratio"]) + _bounds(run["bounds"].get("ratio")),
         )
         for run in runs
     ]
     print_table(("run", "with", "ours", "base", "ratio"), rows, right=("ratio",))
 
 
-def _pairs(values: Mapping[str, Any], spread: Mapping[str, Sequence[float]] = {}) -> str:
+def _pairs(values: Mapping[str, Any], bounds: Mapping[str, Sequence[float]] = {}) -> str:
     told = {
         name: value
         for name, value in values.items()
         if value is not None and name != "warning" and not isinstance(value, Mapping)
     }
-    return ", ".join(f"{name} {_value(value)}{_bounds(spread.get(name))}" for name, value in told.items())
+    return ", ".join(f"{name} {_value(value)}{_bounds(bounds.get(name))}" for name, value in told.items())
 
 
-def _bounds(spread: Sequence[float] | None) -> str:
-    """Say between which bounds a value lay."""
-    return "" if spread is None else f" ({_value(spread[0])} to {_value(spread[1])})"
+def _bounds(bounds: Sequence[float] | None) -> str:
+    """Give a value's bounds, where there are any; rounds that were all the same have none to show."""
+    return "" if bounds is None or bounds[0] == bounds[1] else f" ({_value(bounds[0])} to {_value(bounds[1])})"
 
 
 def _value(value: object) -> str:

@@ -6,7 +6,6 @@ to scripts: a new cause of failure gets a kind here, never a code of its own.
 
 from __future__ import annotations
 
-import errno
 import os
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ import click
 
 from turnkeeper.actors import errors
 from turnkeeper.storage.errors import StorageError
+from turnkeeper.storage.full_disk import NO_SPACE, lacks_space
 
 EXIT_CODES: Final = {
     "failed": 1,
@@ -76,7 +76,7 @@ _KINDS: Final[dict[type[StorageError], str]] = {
 }
 """Storage's and the runtime's errors; one that isn't listed is `failed`. Subclasses stand before what they extend."""
 
-_NO_SPACE: Final = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
+_NO_SPACE: Final = tuple(map(os.strerror, NO_SPACE))
 
 TRACEBACK_VARIABLE: Final = "TURNKEEPER_TRACEBACK"
 
@@ -118,7 +118,7 @@ def failure_of(error: BaseException, store: str) -> Failure:
         return _of_storage_error(error, store)
     if isinstance(error, OSError):
         place = error.filename if isinstance(error.filename, str) else store
-        kind = "store_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "failed"
+        kind = "store_full" if lacks_space(error) else "failed"
         return Failure(kind, error.strerror or str(error) or type(error).__name__, place, "", errno=error.errno)
     return _unexpected(error, store)
 

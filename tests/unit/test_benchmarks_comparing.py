@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from turnkeeper.benchmarks.measuring.runs import Measured, Run, run_of
-from turnkeeper.benchmarks.report.comparing import ROUNDS_MIN, Row, compare
+from turnkeeper.benchmarks.report.comparing import Row, compare
 from turnkeeper.benchmarks.report.results import Result
 
 from ..bench_results import MACHINE, flush_runs, result_of
@@ -65,12 +65,20 @@ def test_a_ratio_is_compared_before_the_time() -> None:
     assert (row.of, row.before, row.after, row.verdict) == ("ratio", 2.0, 2.0, "no difference told")
 
 
-def test_few_rounds_show_nothing() -> None:
-    """However far apart they are: chance would do that too often."""
-    few = STEADY[: ROUNDS_MIN - 1]
-    row = row_of(timed(few), timed(scaled(few, 5)))
-    assert (row.verdict, row.bounds, row.why) == ("no difference told", None, "fewer than 5 rounds")
+def test_one_round_shows_nothing_and_few_show_much_less() -> None:
+    """However far apart they are: nothing says how much rounds differ."""
+    row = row_of(timed(STEADY[:1]), timed(scaled(STEADY[:1], 5)))
+    assert (row.verdict, row.bounds, row.is_within, row.why) == ("no difference told", None, None, "measured once")
     assert row.change == pytest.approx(4)
+    assert row_of(timed(STEADY[:2]), timed(scaled(STEADY[:2], 1.1))).verdict == "no difference told"
+    assert row_of(timed(STEADY), timed(scaled(STEADY, 1.1))).verdict == "worse"
+
+
+def test_a_count_that_differs_is_another_count() -> None:
+    """Rounds that are all the same have no noise: any change of them was made."""
+    row = row_of(timed([760.0] * 3), timed([761.0] * 3))
+    assert (row.verdict, row.is_within) == ("worse", False)
+    assert row_of(timed([760.0] * 3), timed([760.0] * 3)).is_within
 
 
 def test_times_of_two_machines_are_not_compared_but_ratios_are() -> None:
@@ -124,7 +132,7 @@ def test_what_does_not_correspond_is_listed_with_what_differs() -> None:
 
 
 def test_a_comparison_is_plain_values_and_the_same_each_time() -> None:
-    """Scripts read it as JSON; what is drawn is drawn from a seed."""
+    """Scripts read it as JSON."""
     found = [compare(result_of(*flush_runs(0.2)), result_of(*flush_runs(0.21))).as_map() for _ in range(2)]
     assert json.loads(json.dumps(found[0])) == json.loads(json.dumps(found[1]))
     assert found[0]["rows"][0]["of"] == "ratio"

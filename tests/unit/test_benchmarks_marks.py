@@ -54,18 +54,18 @@ def test_a_mark_without_its_run_was_not_measured() -> None:
 def test_a_verdict_says_whether_every_round_stands_as_the_median_does() -> None:
     """A sceptic sees that a result is narrow."""
     run = read_run(1.9)
-    run.spread = {"ratio": (1.5, 2.2)}
+    run.bounds = {"ratio": (1.5, 2.2)}
     assert judge([run], [MARK])[0].words == "met, by the median"
-    run.spread = {"ratio": (1.5, 2.0)}
+    run.bounds = {"ratio": (1.5, 2.0)}
     assert judge([run], [MARK])[0].words == "met"
 
 
 def test_what_has_to_be_told_from_none_is_judged_by_its_low_bound() -> None:
     """A slope whose bounds have zero between them is none."""
     mark = Mark("journal", "growth", "memory", figure="slope", at_most=0, bound="low")
-    run = Run("memory", {}, {"slope": 3.0}, spread={"slope": (-1.0, 7.0)})
+    run = Run("memory", {}, {"slope": 3.0}, bounds={"slope": (-1.0, 7.0)})
     assert judge([run], [mark])[0].words == "met"
-    run.spread = {"slope": (1.0, 7.0)}
+    run.bounds = {"slope": (1.0, 7.0)}
     assert judge([run], [mark])[0].words == "missed"
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnkeeper.benchmarks.measuring.bounds import bounds_of
 from turnkeeper.benchmarks.measuring.runs import Rounds, in_blocks, interleaved, medians, percentile, run_of
 
 
@@ -40,21 +41,23 @@ def test_a_median_is_taken_of_each_figure() -> None:
 
 
 def test_a_ratio_is_the_median_of_the_pairs() -> None:
-    """One slow moment that both rounds of a pair share doesn't move it; the spread is the smallest and largest pair."""
+    """One slow moment that both rounds of a pair share doesn't move it; its bounds are those of the pairs' ratios."""
     ours = [{"ms": 2.0, "mb": 5.0}, {"ms": 40.0, "mb": 6.0}, {"ms": 3.0, "mb": 7.0}]
     run = run_of("read ms", {"cache": "warm"}, ours, [{"ms": 1.0}, {"ms": 10.0}, {"ms": 2.0}], compared="ms")
     assert (run.figures, run.base, run.ratio) == ({"ms": 3.0, "mb": 6.0}, {"ms": 2.0}, 2.0)
-    assert run.spread == {"ms": (2.0, 40.0), "mb": (5.0, 7.0), "ratio": (1.5, 4.0)}
+    assert run.bounds.keys() == {"ms", "mb", "ratio"}
+    assert run.bounds["mb"] == pytest.approx(bounds_of([5.0, 6.0, 7.0]), rel=1e-5)
+    assert run.bounds["ratio"] == pytest.approx(bounds_of([2.0, 4.0, 1.5]), rel=1e-5)
     assert run.rounds == Rounds(
         {"ms": [2.0, 40.0, 3.0], "mb": [5.0, 6.0, 7.0]}, {"ms": [1.0, 10.0, 2.0]}, [2.0, 4.0, 1.5]
     )
     assert run.params == {"cache": "warm", "rounds": 3}
 
 
-def test_one_round_has_no_spread() -> None:
+def test_one_round_has_no_bounds() -> None:
     """How far rounds differ isn't known then, and nothing is made up; nor is a ratio without a base."""
     run = run_of("disk", {}, [{"mb": 1.0}])
-    assert (run.figures, run.ratio, run.spread) == ({"mb": 1.0}, None, {})
+    assert (run.figures, run.ratio, run.bounds) == ({"mb": 1.0}, None, {})
 
 
 def test_rounds_without_partners_are_refused() -> None:

@@ -18,7 +18,7 @@ def test_the_writer_is_watched_while_sessions_append(tmp_path: Path) -> None:
     (run,) = result["runs"]
     figures = run["figures"]
     assert run["name"] == "memory end over begin"
-    low, high = run["spread"]["slope_kib_a_minute"]
+    low, high = run["bounds"]["slope_kib_a_minute"]
     assert low <= figures["slope_kib_a_minute"] <= high
     assert 5_000 < run["base"]["begin_kib"] < 200_000
     assert 0.5 < run["ratio"] < 2

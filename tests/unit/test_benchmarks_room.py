@@ -33,3 +33,20 @@ def test_where_nothing_tells_how_much_memory_there_is_nothing_is_refused(monkeyp
     for name in ("MEMORY_FACTS", "MEMORY_LIMIT", "MEMORY_USED"):
         monkeypatch.setattr(room, name, Path("/no such file"))
     room.require_memory(1 << 60)
+
+
+def test_on_a_file_system_in_memory_no_more_is_free_than_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is filled there takes the memory of those who measure, however large the file system may grow."""
+    monkeypatch.setattr(room, "free_memory_bytes", lambda: room.SPARE_BYTES + 1_000)
+    monkeypatch.setattr(room, "file_system", lambda directory: "ext4")
+    assert room.free_bytes(tmp_path) > 1_000
+    monkeypatch.setattr(room, "file_system", lambda directory: "tmpfs")
+    assert room.free_bytes(tmp_path) == 1_000
+    with pytest.raises(OSError, match=r"0.0 GB are free; make space, measure less of it"):
+        room.require_space(tmp_path, 1)
+    monkeypatch.setattr(room, "free_memory_bytes", lambda: 0)
+    assert room.free_bytes(tmp_path) == 0
+    monkeypatch.setattr(room, "free_memory_bytes", lambda: None)
+    assert room.free_bytes(tmp_path) > 1_000

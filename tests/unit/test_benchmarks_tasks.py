@@ -53,7 +53,7 @@ def test_each_question_gets_a_run(tmp_path: Path) -> None:
     for run, compared in ((start, "p50_ms"), (wake, "p99_ms")):
         ours, theirs = run["rounds"]["figures"][compared], run["rounds"]["base"][compared]
         assert run["rounds"]["ratio"] == pytest.approx([a / b for a, b in zip(ours, theirs, strict=True)], abs=0.01)
-    low, high = memory["spread"]["kb_a_task"]
+    low, high = memory["bounds"]["kb_a_task"]
     assert low <= memory["figures"]["kb_a_task"] <= high
     assert len(memory["series"]["node_kb over tasks"]) == 30
     assert 5_000 < memory["base"]["begin_kb"] < 200_000

@@ -63,12 +63,12 @@ def test_a_suite_alone_keeps_its_result_and_nothing_else(tmp_path: Path) -> None
         (store,) = place.stores.read(Filling(100))
         assert store.parent == place.directory
         (place.directory / "more").write_bytes(b"1")
-        return [Run("open", {"cache": "warm"}, {"open_ms": 2.0}, spread={"open_ms": (1.0, 3.0)})]
+        return [Run("open", {"cache": "warm"}, {"open_ms": 2.0}, bounds={"open_ms": (1.0, 3.0)})]
 
     result = run_alone("opening", measure, tmp_path)
     assert json.loads((tmp_path / "opening.json").read_text()) == result
     assert [path.name for path in tmp_path.iterdir()] == ["opening.json"]
-    assert result["runs"][0]["spread"] == {"open_ms": [1.0, 3.0]}
+    assert result["runs"][0]["bounds"] == {"open_ms": [1.0, 3.0]}
     assert result["machine"]["file_system"] == file_system(tmp_path)
 
 

@@ -40,6 +40,8 @@ OWNER = {"boot": "b", "pid": 7, "start": 1, "host": "here"}
         (errors.Failed("a write failed"), "failed", 1),
         (InvalidLine("x", 3, "no frame"), "failed", 1),
         (OSError(errno.EACCES, "Permission denied", "/p"), "failed", 1),
+        (OSError(errno.EFBIG, "File too large", "/p"), "store_full", 6),
+        (errors.StoreRefused("/p", "File too large; check it"), "store_full", 6),
         (click.UsageError("No such option"), "usage", 2),
         (ZeroDivisionError("division by zero"), "internal", 1),
     ],
