@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import Final
+
+from turnkeeper.runtime.tasks.tree import environment_of
 
 _LOOK_SECONDS: Final = 0.02
 
@@ -36,24 +37,14 @@ def carrying(variable: str, value: str) -> Iterator[None]:
 
 
 def belongs(pid: int, mark: str) -> bool:
-    """Say whether a process carries the mark: a variable of its environment begins so.
-
-    Raises OSError for a process that is gone, or somebody else's.
-    """
-    variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return any(each.startswith(os.fsencode(mark)) for each in variables)
+    """Say whether a process carries the mark: a variable of its environment begins so. One that is gone doesn't."""
+    return any(each.startswith(os.fsencode(mark)) for each in environment_of(pid))
 
 
 def left_behind(mark: str) -> list[int]:
     """List the living processes that carry the mark, but for this one."""
-    left = []
-    for pid in [int(name) for name in os.listdir("/proc") if name.isdecimal()]:
-        try:
-            if pid != os.getpid() and belongs(pid, mark):
-                left.append(pid)
-        except OSError:
-            continue
-    return left
+    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    return [pid for pid in pids if pid != os.getpid() and belongs(pid, mark)]
 
 
 def wait_left_behind(mark: str, patience: float) -> list[int]:

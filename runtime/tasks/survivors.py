@@ -37,11 +37,7 @@ def find(task: str, shim: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _belongs(process: tree.Process, marks: Mapping[str, str], session: int | None) -> bool:
-    try:
-        with open(f"/proc/{process.pid}/environ", "rb") as file:
-            variables = file.read().split(b"\0")
-    except OSError:
-        variables = []
+    variables = tree.environment_of(process.pid)
     found = {each for each in variables if each.partition(b"=")[0].decode("latin-1") in marks}
     if found:
         return found == {f"{name}={value}".encode() for name, value in marks.items()}

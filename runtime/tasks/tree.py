@@ -11,10 +11,18 @@ import contextlib
 import errno
 import os
 import signal
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 COMMAND_CHARACTERS_MAX = 200
+
+LOADING_SECONDS = 1.0
+"""How long a process may take to load its program until it is taken for one without variables."""
+
+_LOADING_LOOK_SECONDS = 0.001
+_ENVIRONMENT_END = 48
+"""Which of `_fields_of` says where the variables end in memory."""
 
 _READ_BYTES = 4096
 _DEAD = ("Z", "X", "x")
@@ -44,11 +52,9 @@ class Process(NamedTuple):
 
 def process_of(pid: int) -> Process | None:
     """Look at the process that has this pid now, a zombie too; None if there is none, or /proc does not show it."""
-    line = _read(f"/proc/{pid}/stat")
-    if not line:
+    fields = _fields_of(pid)
+    if not fields:
         return None
-    # The name stands in parentheses and may itself hold spaces and parentheses: count from the last one.
-    fields = line[line.rindex(b")") + 2 :].split()
     return Process(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
 
 
@@ -110,6 +116,38 @@ def command_of(pid: int) -> str:
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)[
         :COMMAND_CHARACTERS_MAX
     ]
+
+
+def environment_of(pid: int) -> list[bytes]:
+    """Give the variables, as name=value, that the process's program was started with; none if they can't be read.
+
+    While the kernel loads a program, the process has no variables yet: for some 10 µs, and longer where the program has
+    to come from the disk. So one that seems to have none is looked at again, for `LOADING_SECONDS` at most. Blocks.
+    """
+    deadline = time.monotonic() + LOADING_SECONDS
+    is_loading = True
+    while True:
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                content = file.read()
+        except OSError:
+            return []
+        if content or not is_loading:
+            return content.split(b"\0")
+        # One that has loaded its program between that look and this one has them at the next.
+        is_loading = _is_being_loaded(pid) and time.monotonic() < deadline
+        if is_loading:
+            time.sleep(_LOADING_LOOK_SECONDS)
+
+
+def _is_being_loaded(pid: int) -> bool:
+    """Say whether the process has a program, but its variables no place yet. A zombie has neither."""
+    try:
+        os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return False
+    fields = _fields_of(pid)
+    return len(fields) > _ENVIRONMENT_END and fields[_ENVIRONMENT_END] == b"0"
 
 
 def below(root: int) -> list[Process]:
@@ -178,6 +216,14 @@ def _children_by_scan() -> Callable[[int], list[Process]]:
         if process is not None:
             children.setdefault(process.parent, []).append(process)
     return lambda parent: children.get(parent, [])
+
+
+def _fields_of(pid: int) -> list[bytes]:
+    """Give what /proc/PID/stat says behind the name, from the state on (proc_pid_stat(5)); nothing if it has ended.
+
+    The name stands in parentheses and may itself hold spaces and parentheses: the fields begin behind the last one.
+    """
+    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
 def _read(path: str) -> bytes:
