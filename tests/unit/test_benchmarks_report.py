@@ -107,7 +107,12 @@ def test_runs_that_differ_in_the_other_alone_are_one_table() -> None:
     assert first.columns == ["p50, ms", "p99, ms", "/s", "ratio of p50"]
     assert [line.subject for line in first.lines] == ["turnkeeper", "append", NASTY_NAME]
     ours, append, files = map(first.cells, first.lines)
-    assert ours == [Cell("0.22", "0.185 to 0.259"), Cell("0.44", "0.37 to 0.517"), Cell("4,545", "3,866 to 5,410"), None]
+    assert ours == [
+        Cell("0.22", "0.185 to 0.259"),
+        Cell("0.44", "0.37 to 0.517"),
+        Cell("4,545", "3,866 to 5,410"),
+        None,
+    ]
     assert append[-1] == Cell("2.16", "1.87 to 2.46")
     assert files[0] == Cell("0.402", "0.38 to 0.425")
     assert [line.is_lesser for line in first.lines] == [False, False, True]

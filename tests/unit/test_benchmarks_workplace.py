@@ -91,6 +91,28 @@ def test_the_machine_says_what_it_is_and_what_takes_part(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("devices", "is_given_back"),
+    [
+        ({}, False),
+        ({"virtio0": ("0x0002", "0000010000"), "virtio1": ("0x0005", "0110000101")}, False),
+        ({"virtio0": ("0x0002", "0000000000"), "virtio1": ("0x0005", "0110010100")}, True),
+        ({"virtio0": ("0x0005", "011")}, False),
+    ],
+    ids=["no such devices", "a balloon that reports nothing", "one that does", "nonsense"],
+)
+def test_a_machine_whose_host_takes_free_memory_back_is_told(
+    devices: dict[str, tuple[str, str]], is_given_back: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is measured there depends on how much memory was in use before."""
+    for name, (kind, features) in devices.items():
+        (tmp_path / "devices" / name).mkdir(parents=True)
+        (tmp_path / "devices" / name / "device").write_text(f"{kind}\n")
+        (tmp_path / "devices" / name / "features").write_text(f"{features}\n")
+    monkeypatch.setattr("turnkeeper.benchmarks.measuring.machine.VIRTUAL_DEVICES", tmp_path / "devices")
+    assert ("free_memory" in describe_machine(tmp_path)) == is_given_back
+
+
 def test_syncs_are_timed_behind_small_appends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them has something to write, as a flush has; where a sync fails nothing is left."""
     sizes: list[int] = []
