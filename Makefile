@@ -2,7 +2,7 @@
 #   make test   check style and types, run the tests
 #   make demo   watch sessions survive the death of what serves them
 #   make bench  measure everything, for half an hour; the report lies in results/
-#   make readme write what results/ holds into README.md (another result: make RESULT=DIR readme)
+#   make readme write what results/ holds into README.md and docs/ (another result: make RESULT=DIR readme)
 #   make chaos  kill and disturb everything for ten minutes, and judge what is left
 #   make lint   check style and types only
 #   make lock   pin anew what .venv is made of (constraints.txt)

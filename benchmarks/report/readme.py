@@ -2,8 +2,8 @@
 
     python -m turnkeeper.benchmarks.report.readme RESULT README.md
 
-What stands between the two marks in the file is replaced, nothing else; the drawing is written to where that part shows
-it from.
+What stands between the two marks in the file is replaced, nothing else; the drawing and the whole report are written to
+where that part refers to.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from .flushes import flush_table
-from .markdown import HOW_IT_IS_TOLD, LESSER, machine_facts, verdict
+from .markdown import machine_facts, markdown_of, verdict
 from .plots import plots_of, standing_alone
 from .results import NotAResult, Result, read_result
 from .wording import plain
@@ -23,8 +23,18 @@ from .wording import plain
 BEGIN: Final = "<!-- measured: from here to the next mark `make readme` writes -->"
 END: Final = "<!-- measured: to here -->"
 DRAWING: Final = Path("docs", "flushes.svg")
+REPORT: Final = Path("docs", "measured.md")
 
-_FACTS: Final = ("processor", "cores", "memory", "file system", "fdatasync of 512 bytes", "system", "python", "commit")
+HOW_IT_IS_TOLD: Final = (
+    f"Subjects took turns, and a figure is the median over the rounds. [The whole report]({REPORT.as_posix()}) has all "
+    "that was measured, with the ratios, the bounds between which another run's median is expected, and what stands in "
+    "the way of each mark that is missed."
+)
+
+_FACTS: Final = (
+    *("processor", "cores", "memory", "free memory", "file system", "fdatasync of 512 bytes", "system", "python"),
+    "commit",
+)
 
 
 class NothingToWrite(Exception):
@@ -50,7 +60,7 @@ def _lines(result: Result) -> Iterator[str]:
     yield ""
     yield from flush_table(result.runs)
     yield ""
-    yield f"{HOW_IT_IS_TOLD} {LESSER}"
+    yield HOW_IT_IS_TOLD
     yield ""
     yield f"![How long a flush takes, by how many sessions flush]({DRAWING.as_posix()})"
 
@@ -62,16 +72,18 @@ def main() -> int:
     parser.add_argument("readme", type=Path)
     given = parser.parse_args()
     try:
-        text, drawing = refreshed(given.readme.read_text(encoding="utf-8"), read_result(given.result))
+        result = read_result(given.result)
+        text, drawing = refreshed(given.readme.read_text(encoding="utf-8"), result)
     except NotAResult as error:
         return _fail(f"{error.path}: {error.why}; {error.advice}")
     except (NothingToWrite, OSError) as error:
         return _fail(str(error))
-    place = given.readme.parent / DRAWING
-    place.parent.mkdir(exist_ok=True)
-    place.write_text(drawing, encoding="utf-8")
-    given.readme.write_text(text, encoding="utf-8")
-    sys.stdout.write(f"written: {given.readme}, {place}\n")
+    written = {DRAWING: drawing, REPORT: markdown_of(result), Path(given.readme.name): text}
+    for name, content in written.items():
+        place = given.readme.parent / name
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(content, encoding="utf-8")
+        sys.stdout.write(f"written: {place}\n")
     return 0
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from turnkeeper.benchmarks.report.readme import BEGIN, DRAWING, END, NothingToWrite, refreshed
-from turnkeeper.benchmarks.report.results import save_result
+from turnkeeper.benchmarks.report.markdown import markdown_of
+from turnkeeper.benchmarks.report.readme import BEGIN, DRAWING, END, REPORT, NothingToWrite, refreshed
+from turnkeeper.benchmarks.report.results import read_result, save_result
 
 from ..bench_results import flush_runs, memory_run, result_of
 
@@ -24,7 +25,7 @@ def test_only_the_part_between_the_marks_is_written() -> None:
     assert (before, behind) == ("# Name\n\nBefore.\n\n", "\n\nBehind.\n")
     assert "`turnkeeper bench all --out results` (cores 2, memory 8.0 GB, " in part
     assert "| **turnkeeper on trio** | **0.22 / 0.44 ms** |" in part
-    assert f"]({DRAWING.as_posix()})" in part
+    assert all(f"]({place.as_posix()})" in part for place in (DRAWING, REPORT))
     assert "old" not in part
     assert refreshed(text, result_of(*flush_runs())) == (text, drawing)
 
@@ -52,7 +53,7 @@ def test_our_readme_has_the_marks() -> None:
 
 
 def test_it_is_a_program(tmp_path: Path) -> None:
-    """It writes both files; without a result it writes nothing and says so in one line."""
+    """It writes its three files; without a result it writes nothing and says so in one line."""
     readme = tmp_path / "README.md"
     readme.write_text(README, encoding="utf-8")
     command = [sys.executable, "-m", "turnkeeper.benchmarks.report.readme", str(tmp_path / "report.json"), str(readme)]
@@ -63,3 +64,4 @@ def test_it_is_a_program(tmp_path: Path) -> None:
     assert subprocess.run(command, capture_output=True, timeout=30).returncode == 0
     assert readme.read_text(encoding="utf-8") == refreshed(README, result_of(*flush_runs()))[0]
     assert (tmp_path / DRAWING).exists()
+    assert (tmp_path / REPORT).read_text(encoding="utf-8") == markdown_of(read_result(tmp_path))
